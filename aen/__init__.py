@@ -1,0 +1,34 @@
+"""Autoequivariant networks: find symmetries in data, build networks with them.
+
+The names below load when they are first used, so `import aen` is light.
+"""
+
+import importlib
+from typing import Any
+
+# These two functions have the names of their modules. Binding them here, once
+# and early, keeps `aen.orbits` and `aen.lattice` the functions; inside the
+# package, write `from aen.orbits import join`.
+from aen.orbits import orbits
+
+__version__ = '0.1.0'
+
+_HOMES = {
+  'symmetries': ('Symmetry', 'SYMMETRIES', 'group'),
+  'orbits': ('permutation', 'pair', 'join', 'alg1', 'alg2'),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = ('__version__', 'orbits', *_HOME)
+
+
+def __getattr__(name: str) -> Any:
+  if name not in _HOME:
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+  value = getattr(importlib.import_module(f'aen.{_HOME[name]}'), name)
+  globals()[name] = value
+  return value
+
+
+def __dir__() -> list[str]:
+  return sorted(__all__)

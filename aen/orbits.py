@@ -1,0 +1,326 @@
+"""Permutations of points, and the orbits they generate.
+
+Permutations are in gather form everywhere: `permuted = points[permutation]`.
+Labels are int32, one per point, numbered by first occurrence, so two partitions
+are equal exactly when their arrays are.
+
+Orbits need generators only: the orbits of a group are the connected components
+of the graph that joins every point to its images under the generators.
+
+Legend: N points, K permutations, C classes.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+import math
+
+import numpy as np
+
+from aen import symmetries as symmetries_lib
+
+MAX_POINTS = np.iinfo(np.int32).max
+
+
+def permutation(
+  symmetry: symmetries_lib.SymmetryLike, shape: Sequence[int]
+) -> np.ndarray:
+  """Returns the permutation of a grid's points that a symmetry is.
+
+  Args:
+    symmetry: A name, a function of an array, or a `Symmetry`.
+    shape: The grid.
+
+  Returns:
+    p, int32 [N], such that `symmetry(x).ravel() == x.ravel()[p]`.
+
+  >>> permutation('horizontal_flip', (2, 3)).tolist()
+  [2, 1, 0, 5, 4, 3]
+  """
+  (symmetry,) = symmetries_lib.as_symmetries(symmetry)
+  shape = as_shape(shape)
+  num_points = math.prod(shape)
+  points = np.arange(num_points, dtype=np.int32)
+  try:
+    moved = np.asarray(symmetry(points.reshape(shape)))
+  except (IndexError, TypeError) as error:
+    raise ValueError(
+      f'{symmetry.name} cannot act on the grid {shape}: {error}'
+    ) from error
+  if moved.shape != shape:
+    raise ValueError(
+      f'{symmetry.name} must return an array of the shape it was given,'
+      f' expected {shape}, got {moved.shape}'
+    )
+  moved = moved.ravel()
+  if not _is_permutation(moved, num_points):
+    raise ValueError(
+      f'{symmetry.name} is no symmetry of the grid {shape}: a symmetry moves'
+      ' every entry to a place of its own, but here entries are lost, doubled'
+      ' or altered; rearrange the array without changing its values'
+    )
+  return moved.astype(np.int32)
+
+
+def as_shape(shape: Sequence[int] | int) -> tuple[int, ...]:
+  """Returns a grid as a tuple of positive ints."""
+  sides = tuple(
+    int(side) for side in ((shape,) if np.ndim(shape) == 0 else shape)
+  )
+  if not sides or min(sides) < 1 or math.prod(sides) > MAX_POINTS:
+    raise ValueError(
+      'a grid is a tuple of positive sides with at most 2**31 - 1 points, got'
+      f' {shape!r}'
+    )
+  return sides
+
+
+def _is_permutation(values: np.ndarray, num_points: int) -> bool:
+  if values.shape != (num_points,) or values.dtype.kind not in 'iu':
+    return False
+  if values.min() < 0 or values.max() >= num_points:
+    return False
+  seen = np.zeros(num_points, bool)
+  seen[values] = True
+  return bool(seen.all())
+
+
+def pair(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
+  """Returns how two permutations together move the pairs (input, output).
+
+  The pair (n, m) is point n * M + m, so a dense kernel of shape [N, M], read
+  row by row, is moved by it; a layer is equivariant exactly when its kernel is
+  left as it was: `kernel.ravel()[pair(p, q)] == kernel.ravel()`.
+
+  >>> pair(np.array([1, 0]), np.array([0, 2, 1])).tolist()
+  [3, 5, 4, 0, 2, 1]
+  """
+  perm_in = np.asarray(perm_in, np.int32)
+  perm_out = np.asarray(perm_out, np.int32)
+  as_shape((perm_in.size, perm_out.size))
+  rows = perm_in * np.int32(perm_out.size)
+  return np.add.outer(rows, perm_out).ravel()
+
+
+def orbits(permutations: Iterable[np.ndarray], num_points: int) -> np.ndarray:
+  """Labels the orbits of the group that permutations generate.
+
+  Args:
+    permutations: Generators, each [N]; their order does not matter, and
+      neither do products that could be left out.
+    num_points: N.
+
+  Returns:
+    Labels, int32 [N], numbered by first occurrence.
+
+  >>> orbits([np.array([1, 0, 2, 3]), np.array([0, 1, 3, 2])], 4).tolist()
+  [0, 0, 1, 1]
+  """
+  (num_points,) = as_shape(num_points)
+  labels = np.arange(num_points, dtype=np.int32)
+  for k, permutation_k in enumerate(permutations):
+    permutation_k = np.asarray(permutation_k)
+    if not _is_permutation(permutation_k, num_points):
+      raise ValueError(
+        f'permutation {k} must hold each of 0…{num_points - 1} once, got an'
+        f' array of shape {permutation_k.shape} and dtype {permutation_k.dtype}'
+        ' that does not'
+      )
+    labels = add_generator(labels, permutation_k)
+  return labels
+
+
+def add_generator(labels: np.ndarray, generator: np.ndarray) -> np.ndarray:
+  """Returns orbits' labels after one more permutation joins the group."""
+  if labels[-1] == labels.size - 1:  # every point is alone: orbits are cycles
+    return _cycles(generator)
+  return _merge(labels, labels[generator])
+
+
+def join(*labels: np.ndarray) -> np.ndarray:
+  """Returns the finest partition that is coarser than all the given ones.
+
+  `orbits(A + B, N) == join(orbits(A, N), orbits(B, N))`.
+
+  >>> join(np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2])).tolist()
+  [0, 0, 0, 1]
+  """
+  if not labels:
+    raise ValueError('join needs at least one array of labels, got none')
+  if len({np.shape(part) for part in labels}) > 1 or np.ndim(labels[0]) != 1:
+    raise ValueError(
+      'join needs one-dimensional labels of the same points, got shapes'
+      f' {[np.shape(part) for part in labels]}'
+    )
+  joined = canonical(labels[0])
+  for part in labels[1:]:
+    first = _first_occurrence(canonical(part))
+    joined = _merge(joined, joined[first])
+  return joined
+
+
+def canonical(labels: np.ndarray) -> np.ndarray:
+  """Renumbers labels by first occurrence, as int32."""
+  labels = np.asarray(labels)
+  highest = np.maximum.accumulate(labels)
+  steps = np.diff(highest, prepend=-1)
+  if labels.dtype == np.int32 and labels.min() >= 0 and steps.max() <= 1:
+    return labels
+  _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+  rank = np.empty(first.size, np.int32)
+  rank[np.argsort(first)] = np.arange(first.size, dtype=np.int32)
+  return rank[inverse]
+
+
+def _first_occurrence(labels: np.ndarray) -> np.ndarray:
+  """Returns for each point the first point of its class."""
+  first = np.empty(int(labels.max()) + 1, np.int32)
+  backwards = np.arange(labels.size - 1, -1, -1, dtype=np.int32)
+  first[labels[::-1]] = backwards  # the last write wins: the first point
+  return first[labels]
+
+
+def _cycles(generator: np.ndarray) -> np.ndarray:
+  """Labels the cycles of one permutation, doubling the reach every round."""
+  power = generator.astype(np.int32)
+  lowest = np.minimum(np.arange(power.size, dtype=np.int32), power)
+  while True:
+    power = power[power]
+    lower = np.minimum(lowest, lowest[power])
+    if np.array_equal(lower, lowest):
+      return _rank(lowest)
+    lowest = lower
+
+
+def _merge(labels: np.ndarray, others: np.ndarray) -> np.ndarray:
+  """Joins, at every point, the class `labels` with the class `others`.
+
+  Hook and shortcut, vectorised: every class hooks onto its lowest neighbour,
+  chains of hooks are followed to their end, and links inside one class are
+  dropped until none is left. Hooks only ever lead downwards, so a class ends at
+  its lowest member and numbering by first occurrence survives.
+  """
+  apart = labels != others
+  left, right = labels[apart], others[apart]  # the links, one per point
+  if not left.size:
+    return labels
+  parent = np.arange(int(labels.max()) + 1, dtype=np.int32)  # [C]
+  while left.size:
+    np.minimum.at(parent, np.maximum(left, right), np.minimum(left, right))
+    parent = _follow(parent)
+    left, right = parent[left], parent[right]
+    apart = left != right
+    left, right = left[apart], right[apart]
+  return _rank(parent)[labels]
+
+
+def _follow(parent: np.ndarray) -> np.ndarray:
+  while True:
+    grandparent = parent[parent]
+    if np.array_equal(grandparent, parent):
+      return parent
+    parent = grandparent
+
+
+def _rank(root: np.ndarray) -> np.ndarray:
+  """Numbers classes, given each one's lowest member, by that member."""
+  is_root = root == np.arange(root.size, dtype=np.int32)
+  return (np.cumsum(is_root, dtype=np.int32) - np.int32(1))[root]
+
+
+def elements(
+  permutations: Iterable[np.ndarray], num_points: int, limit: int = 10**6
+) -> list[np.ndarray]:
+  """Enumerates the group that permutations generate, the identity first.
+
+  Production code never needs this; Alg. 2, tests and benchmarks do.
+
+  Args:
+    permutations: Generators, each [N].
+    num_points: N.
+    limit: Refuse groups of more elements.
+
+  Returns:
+    The elements, each int32 [N].
+  """
+  generators = [np.asarray(p, np.int32) for p in permutations]
+  identity = np.arange(num_points, dtype=np.int32)
+  found = {identity.tobytes(): identity}
+  frontier = [identity]
+  while frontier:
+    products = [g[p] for p in frontier for g in generators]
+    frontier = []
+    for product in products:
+      if found.setdefault(product.tobytes(), product) is product:
+        frontier.append(product)
+    if len(found) > limit:
+      raise ValueError(
+        f'the group has more than limit={limit} elements; its orbits need only'
+        ' generators: use aen.orbits, or raise the limit'
+      )
+  return list(found.values())
+
+
+def alg1(
+  groups: Sequence[Sequence[Sequence[int]]], num_points: int
+) -> np.ndarray:
+  """The paper's Alg. 1, as printed: an oracle and a baseline, not for speed.
+
+  Args:
+    groups: G_array. One list of permutations a group, each permutation a table
+      with `g[index]` = Γ_g(index). Tables are fastest as lists of ints.
+    num_points: N, the length of V, I and L.
+
+  Returns:
+    I, int32 [N]. (The paper also returns C and calls it the number of weights;
+    as printed, C is the number of orbits minus one.)
+  """
+  visited = [-1] * num_points  # V
+  labels = list(range(num_points))  # I
+  count = -1  # C
+  for i in range(num_points):
+    if visited[i] < 0:
+      visited[i] = 1
+      queue = [i]
+      count += 1
+      while queue:
+        index = queue.pop()
+        labels[index] = count
+        for group in groups:
+          for g in group:
+            index_g = g[index]
+            if visited[index_g] < 0:
+              visited[index_g] = 1
+              queue.append(index_g)
+              labels[index_g] = count
+  return np.array(labels, np.int32)
+
+
+def alg2(
+  elements: Sequence[Sequence[int]], num_points: int, as_printed: bool = False
+) -> np.ndarray:
+  """The paper's Alg. 2, repaired unless asked for as printed.
+
+  As printed nothing is ever marked as visited, so an orbit is labelled anew
+  from each of its points and the labels come out wrong; the repair is the one
+  line that marks. An oracle and a baseline, not for speed.
+
+  Args:
+    elements: All elements of the group (not generators), as in `alg1`.
+    num_points: N.
+    as_printed: Leave the mark out, as the paper does.
+
+  Returns:
+    I, int32 [N].
+  """
+  visited = [-1] * num_points
+  labels = list(range(num_points))
+  count = -1
+  for i in range(num_points):
+    if visited[i] < 0:
+      count += 1
+      for g in elements:
+        index_g = g[i]
+        labels[index_g] = count
+        if not as_printed:
+          visited[index_g] = 1
+  return np.array(labels, np.int32)
