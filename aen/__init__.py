@@ -9,6 +9,7 @@ from typing import Any
 # These two functions have the names of their modules. Binding them here, once
 # and early, keeps `aen.orbits` and `aen.lattice` the functions; inside the
 # package, write `from aen.orbits import join`.
+from aen.lattice import lattice
 from aen.orbits import orbits
 
 __version__ = '0.1.0'
@@ -16,10 +17,12 @@ __version__ = '0.1.0'
 _HOMES = {
   'symmetries': ('Symmetry', 'SYMMETRIES', 'group'),
   'orbits': ('permutation', 'pair', 'join', 'alg1', 'alg2'),
+  'sharing': ('Sharing', 'dense_sharing', 'conv_sharing'),
+  'lattice': ('Lattice', 'distinct_networks'),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = ('__version__', 'orbits', *_HOME)
+__all__ = ('__version__', 'lattice', 'orbits', *_HOME)
 
 
 def __getattr__(name: str) -> Any:
