@@ -161,6 +161,12 @@ def conv_sharing(
       f' got {kernel_shape}; name the number of axes: aen.group(symmetries,'
       f' ndim={len(kernel_shape)})'
     )
+  sides = np.abs(group.elements) @ np.array(kernel_shape)  # as each g turns it
+  if (sides != kernel_shape).any():
+    raise ValueError(
+      'the group turns axes into each other, so those sides of the kernel must'
+      f' be equal (a rotation needs a square kernel), got {kernel_shape}'
+    )
   group_axes = (group.order,) * (1 if lifting else 2)
   generators = []
   for g in range(group.order):
