@@ -19,6 +19,7 @@ import numpy as np
 from aen import symmetries as symmetries_lib
 
 MAX_POINTS = np.iinfo(np.int32).max
+_BLOCK = 2**16  # points that are joined at once
 
 
 def permutation(
@@ -133,7 +134,7 @@ def add_generator(labels: np.ndarray, generator: np.ndarray) -> np.ndarray:
   """Returns orbits' labels after one more permutation joins the group."""
   if labels[-1] == labels.size - 1:  # every point is alone: orbits are cycles
     return _cycles(generator)
-  return _merge(labels, _gather(labels, generator))
+  return _merge(labels, generator)
 
 
 def join(*labels: np.ndarray) -> np.ndarray:
@@ -154,17 +155,17 @@ def join(*labels: np.ndarray) -> np.ndarray:
   joined = canonical(labels[0])
   for part in labels[1:]:
     first = _first_occurrence(canonical(part))
-    joined = _merge(joined, _gather(joined, first))
+    joined = _merge(joined, first)
   return joined
 
 
 def canonical(labels: np.ndarray) -> np.ndarray:
   """Renumbers labels by first occurrence, as int32."""
   labels = np.asarray(labels)
-  highest = np.maximum.accumulate(labels)
-  steps = np.diff(highest, prepend=-1)
-  if labels.dtype == np.int32 and labels.min() >= 0 and steps.max() <= 1:
-    return labels
+  if labels.dtype == np.int32 and labels.min() >= 0:
+    highest_before = np.maximum.accumulate(labels[:-1])
+    if labels[0] == 0 and (labels[1:] <= highest_before + 1).all():
+      return labels
   _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
   rank = np.empty(first.size, np.int32)
   rank[np.argsort(first)] = np.arange(first.size, dtype=np.int32)
@@ -196,24 +197,29 @@ def _cycles(generator: np.ndarray) -> np.ndarray:
     lowest = lower
 
 
-def _merge(labels: np.ndarray, others: np.ndarray) -> np.ndarray:
-  """Joins, at every point, the class `labels` with the class `others`.
+def _merge(labels: np.ndarray, partner: np.ndarray) -> np.ndarray:
+  """Joins the class of every point with the class of its partner.
 
   Hook and shortcut, vectorised: every class hooks onto its lowest neighbour,
   chains of hooks are followed to their end, and links inside one class are
   dropped until none is left. Hooks only ever lead downwards, so a class ends at
-  its lowest member and numbering by first occurrence survives.
+  its lowest member and numbering by first occurrence survives. Blocks of points
+  bound the memory, and after the first blocks there is little left to join.
   """
-  if np.array_equal(labels, others):
-    return labels
   parent = np.arange(int(labels.max()) + 1, dtype=np.int32)  # [C]
-  left, right = labels, others  # the links
-  while left.size:
-    np.minimum.at(parent, np.maximum(left, right), np.minimum(left, right))
-    parent = _follow(parent)
-    left, right = _gather(parent, left), _gather(parent, right)
-    apart = np.flatnonzero(left != right)
-    left, right = _gather(left, apart), _gather(right, apart)
+  merged = False
+  for start in range(0, labels.size, _BLOCK):
+    block = slice(start, start + _BLOCK)
+    left = _gather(parent, labels[block])
+    right = _gather(parent, _gather(labels, partner[block]))
+    while (apart := np.flatnonzero(left != right)).size:
+      left, right = _gather(left, apart), _gather(right, apart)
+      np.minimum.at(parent, np.maximum(left, right), np.minimum(left, right))
+      parent = _follow(parent)
+      left, right = _gather(parent, left), _gather(parent, right)
+      merged = True
+  if not merged:
+    return labels
   return _gather(_rank(parent), labels)
 
 

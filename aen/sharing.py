@@ -33,6 +33,9 @@ MIN_CACHED_POINTS = 2**20
 MEMORY_CACHE_BYTES = 2**28
 _CACHE_VERSION = b'aen partition 1'
 
+# How a symmetry moves a layer's inputs [N] and its outputs [M].
+_Action = tuple[np.ndarray, np.ndarray]
+
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Sharing:
@@ -182,29 +185,28 @@ def conv_sharing(
 
 
 def _kernel_labels(
-  actions: Sequence[tuple[np.ndarray, np.ndarray]], shape: tuple[int, int]
+  actions: Sequence[_Action], shape: tuple[int, int]
 ) -> np.ndarray:
-  """Labels the pairs of points, from memory or from disk where they are.
-
-  The partition of each action alone is remembered too: every candidate of a
-  search is a join of those few.
-  """
+  """Labels the pairs of points, from memory or from disk where they are."""
   num_points = shape[0] * shape[1]
   if not actions:
     return np.arange(num_points, dtype=np.int32)
-
-  def compute() -> np.ndarray:
-    if len(actions) == 1:
-      return orbits([pair(*actions[0])], num_points)
-    parts = (_kernel_labels([action], shape) for action in actions)
-    return functools.reduce(join, parts)
-
-  return _remember(_actions_key(actions, shape), num_points, compute)
+  key = _actions_key(actions, shape)
+  if num_points >= MIN_CACHED_POINTS:
+    return _remember(key, lambda: _stored(key, actions, num_points))
+  # The candidates of a search are joins of a few partitions, one per symmetry.
+  parts = (_base_labels(action, shape) for action in actions)
+  return _remember(key, lambda: functools.reduce(join, parts))
 
 
-def _actions_key(
-  actions: Sequence[tuple[np.ndarray, np.ndarray]], shape: tuple[int, int]
-) -> str:
+def _base_labels(action: _Action, shape: tuple[int, int]) -> np.ndarray:
+  return _remember(
+    _actions_key([action], shape),
+    lambda: orbits([pair(*action)], shape[0] * shape[1]),
+  )
+
+
+def _actions_key(actions: Sequence[_Action], shape: tuple[int, int]) -> str:
   """Names a set of actions by what they do; their order is irrelevant."""
   digests = {
     hashlib.sha256(perm_in.tobytes() + perm_out.tobytes()).digest()
@@ -217,20 +219,14 @@ def _actions_key(
 _memory: collections.OrderedDict[str, np.ndarray] = collections.OrderedDict()
 
 
-def _remember(
-  key: str, num_points: int, compute: Callable[[], np.ndarray]
-) -> np.ndarray:
-  if key in _memory:
-    _memory.move_to_end(key)
-    return _memory[key]
-  path = _cache_path(key) if num_points >= MIN_CACHED_POINTS else None
-  labels = _read(path, key, num_points) if path else None
-  if labels is None:
+def _remember(key: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
+  """Keeps the partitions used last in memory, up to a number of bytes."""
+  if key not in _memory:
     labels = compute()
-    if path:
-      _write(path, key, labels)
-  labels.flags.writeable = False
-  _memory[key] = labels
+    labels.flags.writeable = False
+    _memory[key] = labels
+  _memory.move_to_end(key)
+  labels = _memory[key]
   while sum(kept.nbytes for kept in _memory.values()) > MEMORY_CACHE_BYTES:
     _memory.popitem(last=False)
   return labels
@@ -241,10 +237,19 @@ def clear_memory_cache() -> None:
   _memory.clear()
 
 
-def _cache_path(key: str) -> pathlib.Path | None:
+def _stored(
+  key: str, actions: Sequence[_Action], num_points: int
+) -> np.ndarray:
+  """Keeps a large partition on disk, unless AEN_CACHE_DIR is ''."""
   home = os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')
   folder = os.environ.get('AEN_CACHE_DIR', os.path.join(home, 'aen'))
-  return pathlib.Path(folder, f'{key}.labels') if folder else None
+  path = pathlib.Path(folder, f'{key}.labels')
+  labels = _read(path, key, num_points) if folder else None
+  if labels is None:
+    labels = orbits((pair(*action) for action in actions), num_points)
+    if folder:
+      _write(path, key, labels)
+  return labels
 
 
 def _read(path: pathlib.Path, key: str, num_points: int) -> np.ndarray | None:

@@ -1,0 +1,1 @@
+"""Launchers: flags, then a config, then one call of the library."""

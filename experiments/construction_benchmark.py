@@ -1,0 +1,411 @@
+r"""How long does it take to find a layer's sharing pattern?
+
+Puts the paper's Alg. 2 (repaired), its Alg. 1 and `aen.orbits` side by side in
+one run. The paper's algorithms get their permutation tables ready-made, as
+lists, the form they are fastest with; Alg. 2 needs all elements of the group,
+so the time to list them is shown apart. `aen` gets the generators.
+
+  python -m experiments.construction_benchmark --quick   # about a minute
+  python -m experiments.construction_benchmark           # some ten minutes
+
+Writes construction.csv and construction.png.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+import csv
+import dataclasses
+import math
+import multiprocessing
+import os
+import pathlib
+import time
+from typing import Any
+
+from absl import app
+from absl import flags
+import matplotlib.pyplot as plt
+import numpy as np
+
+import aen
+from aen.orbits import elements
+
+# Beyond this, tables take gigabytes, and longer than any other limit.
+_MAX_TABLE_ENTRIES = 10**8
+_QUICK_LIMIT = 10.0  # seconds
+
+_QUICK = flags.DEFINE_bool(
+  'quick',
+  False,
+  'At most 10^5 points and |G| = 10^3, no run of the paper’s'
+  f' algorithms longer than {_QUICK_LIMIT:.0f} s.',
+)
+_OUT = flags.DEFINE_string(
+  'out', 'runs/construction_benchmark', 'Folder for the table and the figure.'
+)
+_LIMIT = flags.DEFINE_float(
+  'limit',
+  60.0,
+  'Runs of the paper’s algorithms that are predicted to take longer than this'
+  ' many seconds are not run; the prediction is drawn hollow.',
+  lower_bound=0.0,
+)
+_REPEATS = flags.DEFINE_integer(
+  'repeats', 3, 'Each time is the smallest of so many.', lower_bound=1
+)
+
+_METHODS = ('alg2', 'listing', 'alg1', 'aen')
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+  """What to measure."""
+
+  quick: bool
+  out: pathlib.Path
+  limit: float
+  repeats: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+  """Cyclic groups G₁, …, Gₘ acting on points; together they generate G."""
+
+  family: str
+  name: str
+  generators: list[np.ndarray]
+  orders: tuple[int, ...]  # |G₁|, …, |Gₘ|
+  group_order: int | None  # |G|; None if it is too large to list
+
+  @property
+  def num_points(self) -> int:
+    """N."""
+    return self.generators[0].size
+
+
+@dataclasses.dataclass(frozen=True)
+class Timing:
+  """Seconds, measured or predicted."""
+
+  seconds: float
+  measured: bool
+
+
+def cases(config: Config) -> Iterator[Case]:
+  """Yields the paper's layer, then single groups and products by size."""
+  moves = {
+    name: aen.pair(
+      aen.permutation(name, (28, 28)), aen.permutation(name, (20, 20))
+    )
+    for name in aen.SYMMETRIES
+  }
+  orders = {name: _order(move) for name, move in moves.items()}
+  for name, move in moves.items():
+    yield Case('784×400', name, [move], (orders[name],), orders[name])
+  yield Case(
+    '784×400', 'all twelve', list(moves.values()), tuple(orders.values()), None
+  )
+  for exponent in range(3, 6 if config.quick else 8):
+    yield _single(10**exponent, 2)
+    for digits in range(1, min(exponent, 3 if config.quick else 4) + 1):
+      yield _single(10**exponent, 10**digits)
+      yield _product(exponent, digits)
+
+
+def _single(num_points: int, order: int) -> Case:
+  """Z_k turns one axis of k points."""
+  turn = aen.permutation(
+    lambda x: np.roll(x, 1, axis=0), (order, num_points // order)
+  )
+  return Case('single', f'Z{order}', [turn], (order,), order)
+
+
+def _product(exponent: int, factors: int) -> Case:
+  """Z₁₀ × … × Z₁₀ turns the axes of a grid of side ten, one each."""
+  shape = (10,) * exponent
+  turns = [
+    aen.permutation(lambda x, axis=axis: np.roll(x, 1, axis), shape)
+    for axis in range(factors)
+  ]
+  name = ' × '.join(['Z10'] * factors)
+  return Case('product', name, turns, (10,) * factors, 10**factors)
+
+
+def _order(generator: np.ndarray) -> int:
+  """The order of one permutation: what its cycles' lengths have in common."""
+  lengths = np.bincount(aen.orbits([generator], generator.size))
+  return math.lcm(*np.unique(lengths).tolist())
+
+
+class Stopwatch:
+  """Times what the paper's algorithms do, or predicts it from earlier runs."""
+
+  def __init__(self, limit: float, repeats: int) -> None:
+    """Makes a stopwatch.
+
+    Args:
+      limit: Seconds beyond which a run is only predicted.
+      repeats: The smallest of so many times counts; long runs run once.
+    """
+    self._limit = limit
+    self._repeats = repeats
+    self._rate = dict.fromkeys(('alg1', 'alg2', 'listing'), 1e-7)
+
+  def run(
+    self,
+    method: str,
+    work: int,
+    entries: int,
+    function: Callable[[], Any],
+  ) -> tuple[Timing, Any]:
+    """Times a function whose work is known, unless it would take too long.
+
+    Args:
+      method: Whose rate of work it is.
+      work: How often Γ is evaluated or copied.
+      entries: How many entries its tables have.
+      function: What to time.
+
+    Returns:
+      Its time, and what it returned or None if it did not run.
+    """
+    predicted = work * self._rate[method]
+    if predicted > self._limit or entries > _MAX_TABLE_ENTRIES:
+      return Timing(predicted, measured=False), None
+    seconds, result = fastest(function, self._repeats if predicted < 1 else 1)
+    if work > 10**5:  # smaller ones measure overheads
+      self._rate[method] = seconds / work
+    return Timing(seconds, measured=True), result
+
+
+def fastest(function: Callable[[], Any], repeats: int) -> tuple[float, Any]:
+  """Returns the smallest of several times, and the result."""
+  times = []
+  for _ in range(repeats):
+    start = time.perf_counter()
+    result = function()
+    times.append(time.perf_counter() - start)
+  return min(times), result
+
+
+def measure(
+  case: Case, watch: Stopwatch, repeats: int
+) -> dict[str, Timing | None]:
+  """Times all methods on one case and checks that they agree."""
+  size = case.num_points
+  seconds, labels = fastest(lambda: aen.orbits(case.generators, size), repeats)
+  ours = Timing(seconds, measured=True)
+
+  work = size * sum(case.orders)
+  factors = []
+  if work <= _MAX_TABLE_ENTRIES:
+    factors = [_tables([g], size) for g in case.generators]
+  alg1, found = watch.run('alg1', work, work, lambda: aen.alg1(factors, size))
+  _check(found, labels)
+  factors.clear()
+
+  listing = alg2 = None
+  if case.group_order:
+    entries = size * case.group_order
+    listing, group = watch.run(
+      'listing', entries, entries, lambda: _tables(case.generators, size)
+    )
+    evaluations = (int(labels.max()) + 1) * case.group_order
+    alg2, found = watch.run(
+      'alg2', evaluations, entries, lambda: aen.alg2(group, size)
+    )
+    _check(found, labels)
+  return {'alg1': alg1, 'listing': listing, 'alg2': alg2, 'aen': ours}
+
+
+def _check(found: np.ndarray | None, labels: np.ndarray) -> None:
+  if found is not None and not np.array_equal(found, labels):
+    raise AssertionError('two algorithms disagree about the orbits')
+
+
+def _tables(generators: list[np.ndarray], size: int) -> list[list[int]]:
+  points = np.arange(size).astype(object)  # all tables share their ints
+  return [points[element].tolist() for element in elements(generators, size)]
+
+
+def rows(config: Config) -> list[dict[str, object]]:
+  """Measures every case; prints a line each as it comes."""
+  watch = Stopwatch(
+    min(config.limit, _QUICK_LIMIT) if config.quick else config.limit,
+    config.repeats,
+  )
+  results = []
+  print(
+    f'{"case":38} {"N":>9} {"|G|":>6} {"Σ|Gᵢ|":>6} {"list G":>9}'
+    f' {"Alg. 2":>9} {"Alg. 1":>9} {"aen":>9}  Alg. 1 / aen'
+  )
+  for case in cases(config):
+    times = measure(case, watch, config.repeats)
+    row = {
+      'family': case.family,
+      'case': case.name,
+      'num_points': case.num_points,
+      'group_order': case.group_order or '',
+      'sum_of_orders': sum(case.orders),
+    }
+    for method in _METHODS:
+      timing = times[method]
+      row[f'{method}_seconds'] = timing.seconds if timing else ''
+      row[f'{method}_measured'] = timing.measured if timing else ''
+    results.append(row)
+    shown = ' '.join(
+      _cell(times[m]) for m in ('listing', 'alg2', 'alg1', 'aen')
+    )
+    ratio = times['alg1'].seconds / times['aen'].seconds
+    print(
+      f'{case.family + ": " + case.name:38} {case.num_points:9}'
+      f' {case.group_order or "large":>6} {sum(case.orders):6} {shown}'
+      f'  {ratio:9.0f}×',
+      flush=True,
+    )
+  return results
+
+
+def _cell(timing: Timing | None) -> str:
+  if timing is None:
+    return f'{"–":>9}'
+  text = f'{timing.seconds:.4f}'
+  return f'{text if timing.measured else f"({text})":>9}'
+
+
+def large_layer() -> tuple[int, int, int, float, float]:
+  """Shares 56×56 → 56×56, 9.8 million weights, in a process of its own.
+
+  Returns:
+    The number of entries, of free weights, the order of the group, seconds and
+    peak memory in MiB.
+  """
+  os.environ['AEN_CACHE_DIR'] = ''  # no disk: this measures the work itself
+  symmetries = ('rotation', 'horizontal_flip', _roll_rows, _roll_columns)
+  start = time.perf_counter()
+  shared = aen.dense_sharing(symmetries, (56, 56), (56, 56))
+  seconds = time.perf_counter() - start
+  # All shifts, and the eight turns and reflections: p4m on a torus.
+  return (
+    shared.kernel.size,
+    shared.num_weights,
+    56 * 56 * 8,
+    seconds,
+    _peak_mib(),
+  )
+
+
+def _peak_mib() -> float:
+  """This process's peak memory; getrusage would count its parent's too."""
+  status = pathlib.Path('/proc/self/status')
+  if not status.exists():
+    return math.nan
+  (line,) = [s for s in status.read_text().splitlines() if 'VmHWM' in s]
+  return int(line.split()[1]) / 1024
+
+
+def _roll_rows(x: np.ndarray) -> np.ndarray:
+  return np.roll(x, 1, axis=0)
+
+
+def _roll_columns(x: np.ndarray) -> np.ndarray:
+  return np.roll(x, 1, axis=1)
+
+
+def lattice_seconds() -> tuple[int, float]:
+  """Maps all 4096 states of the paper's network; from nothing."""
+  start = time.perf_counter()
+  found = aen.lattice(aen.SYMMETRIES, [(28, 28), (20, 20), (20, 20)])
+  return len(found), time.perf_counter() - start
+
+
+def draw(results: list[dict[str, object]], path: pathlib.Path) -> None:
+  """Draws time against |G| and against N."""
+  largest = max(r['num_points'] for r in results if r['family'] == 'single')
+  middle = min(largest, 10**5)
+  panels = (
+    ('single', f'One cyclic group, N = {middle:,}', 'group_order', '|G|'),
+    ('product', f'Products of Z₁₀, N = {middle:,}', 'group_order', '|G|'),
+    ('product', 'Z₁₀ × Z₁₀ (|G| = 100, Σ|Gᵢ| = 20)', 'num_points', 'N'),
+  )
+  figure, axes = plt.subplots(1, 3, figsize=(13, 4.2), sharey=True)
+  for axis, (family, title, x, label) in zip(axes, panels, strict=True):
+    chosen = [
+      r
+      for r in results
+      if r['family'] == family
+      and (
+        r['num_points'] == middle
+        if x == 'group_order'
+        else r['group_order'] == 100
+      )
+    ]
+    _draw_panel(axis, sorted(chosen, key=lambda r, x=x: r[x]), x)
+    axis.set(title=title, xlabel=label, xscale='log', yscale='log')
+    axis.grid(alpha=0.3)
+  axes[0].set_ylabel('seconds')
+  axes[0].legend(fontsize=9)
+  figure.text(0.995, 0.01, 'hollow: predicted, not run', ha='right', fontsize=8)
+  figure.tight_layout()
+  figure.savefig(path, dpi=150)
+  plt.close(figure)
+
+
+_STYLES = {
+  'listing': ('#999999', 's', 'listing G (Alg. 2 needs it)'),
+  'alg2': ('#cc3311', '^', 'Alg. 2, repaired'),
+  'alg1': ('#ee7733', 'o', 'Alg. 1'),
+  'aen': ('#0077bb', 'D', 'aen, from generators'),
+}
+
+
+def _draw_panel(
+  axis: plt.Axes, results: list[dict[str, object]], x: str
+) -> None:
+  for method, (color, marker, label) in _STYLES.items():
+    points = [
+      (r[x], r[f'{method}_seconds'], r[f'{method}_measured']) for r in results
+    ]
+    axis.plot([p[0] for p in points], [p[1] for p in points], color=color, lw=1)
+    for measured in (True, False):
+      axis.plot(
+        [p[0] for p in points if p[2] == measured],
+        [p[1] for p in points if p[2] == measured],
+        marker,
+        color=color,
+        markerfacecolor=color if measured else 'white',
+        label=label if measured else None,
+      )
+
+
+def run(config: Config) -> None:
+  """Measures, prints, writes the table and the figure."""
+  config.out.mkdir(parents=True, exist_ok=True)
+  results = rows(config)
+  with open(config.out / 'construction.csv', 'w', newline='') as file:
+    writer = csv.DictWriter(file, results[0])
+    writer.writeheader()
+    writer.writerows(results)
+  draw(results, config.out / 'construction.png')
+  networks, seconds = lattice_seconds()
+  print(
+    f'\n4096 states of 784→400→400 are {networks} networks: {seconds:.1f} s'
+  )
+  with multiprocessing.get_context('spawn').Pool(1) as pool:
+    size, free, order, seconds, peak = pool.apply(large_layer)
+  print(
+    f'3136×3136 = {size:,} weights, {free:,} free under a group of order'
+    f' {order:,}: {seconds:.1f} s, peak memory {peak:.0f} MiB'
+  )
+  print(f'Table and figure: {config.out}/construction.csv, construction.png')
+
+
+def main(_: list[str]) -> None:
+  """Flags to config to one call."""
+  run(
+    Config(_QUICK.value, pathlib.Path(_OUT.value), _LIMIT.value, _REPEATS.value)
+  )
+
+
+if __name__ == '__main__':
+  app.run(main)

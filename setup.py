@@ -1,0 +1,49 @@
+"""Packaging: floors and extras here, exact versions in requirements.txt."""
+
+import pathlib
+import re
+
+import setuptools
+
+_ROOT = pathlib.Path(__file__).parent
+_VERSION = re.search(
+  r"^__version__ = '(.+)'$", (_ROOT / 'aen/__init__.py').read_text(), re.M
+).group(1)
+
+_DATA = [
+  'array_record>=0.5',
+  'importlib_resources>=6',
+  'pillow>=10',
+  'scikit-learn>=1.5',
+  'tensorflow-datasets>=4.9.7',
+  'tqdm>=4.66',
+]
+_SEARCH = [
+  'absl-py>=2.3',
+  'chex>=0.1.91',
+  'matplotlib>=3.9',
+  'optax>=0.2.5',
+  'orbax-checkpoint>=0.11,<1',
+  'scikit-learn>=1.5',
+  'tqdm>=4.66',
+]
+_NOTEBOOKS = ['ipykernel>=6.29', 'nbmake>=1.5']
+_DEV = ['hypothesis>=6.100', 'pytest>=8', 'pytest-xdist>=3.6', 'ruff>=0.14']
+
+setuptools.setup(
+  name='aen',
+  version=_VERSION,
+  description='Finds symmetries in data; builds networks that respect them.',
+  long_description=(_ROOT / 'README.md').read_text(),
+  long_description_content_type='text/markdown',
+  license='MIT',
+  packages=setuptools.find_packages(include=['aen', 'aen.*']),
+  python_requires='>=3.11',
+  install_requires=['flax>=0.12', 'jax>=0.7.2', 'numpy>=2', 'scipy>=1.14'],
+  extras_require={
+    'data': _DATA,
+    'search': _SEARCH,
+    'notebooks': _NOTEBOOKS,
+    'dev': [*_DATA, *_SEARCH, *_DEV],
+  },
+)
