@@ -19,6 +19,15 @@ _HOMES = {
   'orbits': ('permutation', 'pair', 'join', 'alg1', 'alg2'),
   'sharing': ('Sharing', 'dense_sharing', 'conv_sharing'),
   'lattice': ('Lattice', 'distinct_networks'),
+  'testing': ('assert_equivariant',),
+  'layers': (
+    'EquivariantDense',
+    'expand',
+    'shared_dense',
+    'sharing_variables',
+    'to_dense',
+  ),
+  'networks': ('EquivariantMLP',),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -1,0 +1,220 @@
+"""Networks made of equivariant layers."""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import math
+
+from flax import linen as nn
+from flax.linen import initializers
+from flax.typing import Dtype
+from flax.typing import Initializer
+import jax
+import jax.numpy as jnp
+
+from aen import layers
+from aen import symmetries as symmetries_lib
+from aen.orbits import as_shape
+from aen.sharing import dense_sharing
+
+HEADS = ('dense', 'invariant')
+_MATCH_TOLERANCE = 0.01
+
+
+class EquivariantMLP(nn.Module):
+  """The paper's child network: 784 → 400 → 400 → 10, hidden layers shared.
+
+  The hidden units lie on grids, on which the symmetries act as they do on the
+  images: the features are exactly equivariant. The head is a plain dense layer
+  ('dense', as in the paper: the answers are not invariant), or one that gives
+  equal weight to points of one orbit ('invariant': the answers do not change
+  when the image is moved).
+
+  Maps x [..., *in_shape], or x [..., *in_shape, C] with `features`, to logits
+  [..., num_classes]. Colour images without `features`: let the channels be an
+  axis of `in_shape`.
+
+  Attributes:
+    symmetries: Names, functions of an array, `Symmetry` objects, or a mix.
+    num_classes: The number of logits.
+    in_shape: The grid of the inputs.
+    hidden_shapes: The grid of each hidden layer.
+    features: Channels at each hidden point: one number, one per hidden layer,
+      or None for no channels.
+    width_matched: Chooses `features` so that the network has as many weights as
+      it would without symmetries: is it the symmetry that helps, or having
+      fewer weights?
+    head: 'dense' or 'invariant'.
+    activation: What follows each hidden layer.
+    dtype: The dtype of the computation (default: inferred).
+    param_dtype: The dtype of the parameters.
+    kernel_init: As in `EquivariantDense`.
+    bias_init: As in `EquivariantDense`.
+    max_weights: Pads the kernels of the equivariant layers, one number each.
+
+  >>> EquivariantMLP(('rotation', 'horizontal_flip')).num_weights()
+  63440
+  """
+
+  symmetries: symmetries_lib.SymmetryLike
+  num_classes: int = 10
+  in_shape: Sequence[int] = (28, 28)
+  hidden_shapes: Sequence[Sequence[int]] = ((20, 20), (20, 20))
+  features: int | Sequence[int] | None = None
+  width_matched: bool = False
+  head: str = 'dense'
+  activation: Callable[[jax.Array], jax.Array] = nn.relu
+  dtype: Dtype | None = None
+  param_dtype: Dtype = jnp.float32
+  kernel_init: Initializer = initializers.lecun_normal()
+  bias_init: Initializer = initializers.zeros_init()
+  max_weights: Sequence[int] | None = None
+
+  def __post_init__(self) -> None:
+    self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
+    self.in_shape = as_shape(self.in_shape)
+    self.hidden_shapes = tuple(as_shape(grid) for grid in self.hidden_shapes)
+    depth = len(self.hidden_shapes)
+    if not depth:
+      raise ValueError('an EquivariantMLP needs at least one hidden layer')
+    if self.head not in HEADS:
+      raise ValueError(f'head must be one of {HEADS}, got {self.head!r}')
+    if self.width_matched and self.features is None:
+      self.features = _matched_features(self)
+    if isinstance(self.features, int):
+      self.features = (self.features,) * depth
+    elif self.features is not None:
+      self.features = tuple(self.features)
+      if len(self.features) != depth:
+        raise ValueError(
+          f'features must be one number, or one per hidden layer ({depth}), got'
+          f' {self.features}'
+        )
+    if self.max_weights is not None:
+      self.max_weights = tuple(self.max_weights)
+      padded = depth + (self.head == 'invariant')
+      if len(self.max_weights) != padded:
+        raise ValueError(
+          f'max_weights must be one number per equivariant layer ({padded}),'
+          f' got {self.max_weights}'
+        )
+    super().__post_init__()
+
+  def sublayers(self) -> dict[str, nn.Module]:
+    """Returns the layers by name, in order."""
+    grids = (self.in_shape, *self.hidden_shapes)
+    features = self.features or (None,) * len(self.hidden_shapes)
+    padding = iter(self.max_weights or ())
+    common = dict(
+      dtype=self.dtype,
+      param_dtype=self.param_dtype,
+      kernel_init=self.kernel_init,
+      bias_init=self.bias_init,
+    )
+    found = {
+      f'hidden_{i}': layers.EquivariantDense(
+        self.symmetries,
+        in_shape=grids[i],
+        out_shape=grids[i + 1],
+        features=features[i],
+        max_weights=next(padding, None),
+        name=f'hidden_{i}',
+        **common,
+      )
+      for i in range(len(self.hidden_shapes))
+    }
+    if self.head == 'dense':
+      found['head'] = nn.Dense(self.num_classes, name='head', **common)
+    else:
+      found['head'] = layers.EquivariantDense(
+        self.symmetries,
+        in_shape=grids[-1],
+        out_shape=(self.num_classes,),
+        features=1 if self.features else None,
+        invariant=True,
+        max_weights=next(padding, None),
+        name='head',
+        **common,
+      )
+    return found
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps x [..., *in_shape] or [..., *in_shape, C] to logits."""
+    if self.features and x.shape[-len(self.in_shape) :] == self.in_shape:
+      x = x[..., None]
+    *hidden, head = self.sublayers().values()
+    for layer in hidden:
+      x = self.activation(layer(x))
+    if self.head == 'dense':
+      num_axes = len(self.hidden_shapes[-1]) + bool(self.features)
+      return head(x.reshape(*x.shape[:-num_axes], -1))
+    logits = head(x)
+    return logits[..., 0] if self.features else logits
+
+  def num_weights(self, channels: int = 1) -> int:
+    """Counts the free kernel weights, the head's among them.
+
+    Args:
+      channels: The number of channels of the inputs, if there are `features`.
+
+    Returns:
+      The number that the paper's tables give, without biases.
+    """
+    features = self.features or (1,) * len(self.hidden_shapes)
+    per_pair = _weights_per_channel_pair(self)
+    return _total_weights(per_pair, (channels, *features))
+
+
+def _weights_per_channel_pair(mlp: EquivariantMLP) -> list[int]:
+  """Counts each layer's free weights for one channel in and one out."""
+  grids = (mlp.in_shape, *mlp.hidden_shapes)
+  counts = [
+    dense_sharing(mlp.symmetries, *pair).num_weights
+    for pair in zip(grids[:-1], grids[1:], strict=True)
+  ]
+  head = (mlp.num_classes,)
+  shared = mlp.symmetries if mlp.head == 'invariant' else ()
+  return [
+    *counts,
+    dense_sharing(shared, grids[-1], head, invariant=True).num_weights,
+  ]
+
+
+def _total_weights(per_pair: Sequence[int], channels: Sequence[int]) -> int:
+  pairs = zip(channels, (*channels[1:], 1), strict=True)
+  return sum(
+    count * c_in * c_out
+    for count, (c_in, c_out) in zip(per_pair, pairs, strict=True)
+  )
+
+
+def _matched_features(mlp: EquivariantMLP) -> tuple[int, ...]:
+  """Finds widths with which the network has as many weights as a dense one.
+
+  All hidden layers after the first share one width; the first one's follows.
+  Among widths that match to one percent the smallest network is taken, else the
+  closest.
+  """
+  grids = (mlp.in_shape, *mlp.hidden_shapes, (mlp.num_classes,))
+  sizes = [math.prod(grid) for grid in grids]
+  target = sum(a * b for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+  per_pair, depth = _weights_per_channel_pair(mlp), len(mlp.hidden_shapes)
+
+  def total(first: int, rest: int) -> int:
+    return _total_weights(per_pair, (1, first, *(rest,) * (depth - 1)))
+
+  candidates = []
+  for rest in range(1, target + 1 if depth > 1 else 2):
+    if total(1, rest) > 1.5 * target:
+      break
+    slope = total(2, rest) - total(1, rest)
+    first = max(1, 1 + (target - total(1, rest)) // slope)
+    candidates += [(first, rest), (first + 1, rest)]
+
+  def badness(widths: tuple[int, int]) -> tuple[float, int]:
+    error = abs(total(*widths) / target - 1)
+    units = widths[0] * sizes[1] + widths[1] * sum(sizes[2:-1])
+    return max(error, _MATCH_TOLERANCE), units
+
+  first, rest = min(candidates, key=badness)
+  return (first, *(rest,) * (depth - 1))
