@@ -28,7 +28,13 @@ _SEARCH = [
   'tqdm>=4.66',
 ]
 _NOTEBOOKS = ['ipykernel>=6.29', 'nbmake>=1.5']
-_DEV = ['hypothesis>=6.100', 'pytest>=8', 'pytest-xdist>=3.6', 'ruff>=0.14']
+_DEV = [
+  'flatbuffers>=24',
+  'hypothesis>=6.100',
+  'pytest>=8',
+  'pytest-xdist>=3.6',
+  'ruff>=0.14',
+]
 
 setuptools.setup(
   name='aen',

@@ -151,6 +151,7 @@ class EquivariantDense(nn.Module):
     free = repr(self.sharing()).removeprefix('Sharing(')
     return f'{type(self).__name__}({names}, {grids}: {free}'
 
+  @nn.nowrap
   def sharing(self) -> sharing_lib.Sharing:
     """Returns which weights are shared, as labels of kernel and bias."""
     return sharing_lib.dense_sharing(
@@ -192,6 +193,7 @@ class EquivariantDense(nn.Module):
     )
     return y.reshape(*batch, *self.out_shape, *y.shape[len(batch) + 1 :])
 
+  @nn.nowrap
   def _split_shape(
     self, shape: tuple[int, ...]
   ) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from aen import layers
 from aen import symmetries as symmetries_lib
 from aen.orbits import as_shape
+from aen.orbits import permutation
 from aen.sharing import dense_sharing
 
 HEADS = ('dense', 'invariant')
@@ -42,7 +43,8 @@ class EquivariantMLP(nn.Module):
       or None for no channels.
     width_matched: Chooses `features` so that the network has as many weights as
       it would without symmetries: is it the symmetry that helps, or having
-      fewer weights?
+      fewer weights? Of the paper's 216 networks 199 match to 1 %, and the worst
+      (one quarter scramble alone) to 6.4 %; `num_weights()` tells.
     head: 'dense' or 'invariant'.
     activation: What follows each hidden layer.
     dtype: The dtype of the computation (default: inferred).
@@ -73,6 +75,9 @@ class EquivariantMLP(nn.Module):
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
     self.in_shape = as_shape(self.in_shape)
     self.hidden_shapes = tuple(as_shape(grid) for grid in self.hidden_shapes)
+    for symmetry in self.symmetries:  # raises where one cannot act
+      for grid in (self.in_shape, *self.hidden_shapes):
+        permutation(symmetry, grid)
     depth = len(self.hidden_shapes)
     if not depth:
       raise ValueError('an EquivariantMLP needs at least one hidden layer')
@@ -99,6 +104,7 @@ class EquivariantMLP(nn.Module):
         )
     super().__post_init__()
 
+  @nn.nowrap  # so that it also works on a module that is not bound
   def sublayers(self) -> dict[str, nn.Module]:
     """Returns the layers by name, in order."""
     grids = (self.in_shape, *self.hidden_shapes)
@@ -151,6 +157,7 @@ class EquivariantMLP(nn.Module):
     logits = head(x)
     return logits[..., 0] if self.features else logits
 
+  @nn.nowrap
   def num_weights(self, channels: int = 1) -> int:
     """Counts the free kernel weights, the head's among them.
 

@@ -1,0 +1,242 @@
+import functools
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import aen
+
+SMALL = {'in_shape': (8, 8), 'hidden_shapes': ((4, 4), (4, 4))}
+CATALOGUE = [(name,) for name in aen.SYMMETRIES] + [tuple(aen.SYMMETRIES)]
+
+
+def hidden_features(model, variables, x):
+  """Returns what the last hidden layer computes, its activation included."""
+  last = f'hidden_{len(model.hidden_shapes) - 1}'
+  _, state = model.apply(
+    variables, x, capture_intermediates=lambda module, _: module.name == last
+  )
+  return model.activation(state['intermediates'][last]['__call__'][0])
+
+
+def trained(model, variables, x, labels, steps=3):
+  optimizer = optax.adam(1e-3)
+
+  @jax.jit
+  def train(variables):
+    def loss(variables):
+      return optax.softmax_cross_entropy_with_integer_labels(
+        model.apply(variables, x), labels
+      ).mean()
+
+    def step(carry, _):
+      variables, state = carry
+      updates, state = optimizer.update(jax.grad(loss)(variables), state)
+      return (optax.apply_updates(variables, updates), state), ()
+
+    carry = variables, optimizer.init(variables)
+    return jax.lax.scan(step, carry, length=steps)[0][0]
+
+  return train(variables)
+
+
+@pytest.mark.parametrize('names', CATALOGUE, ids='+'.join)
+def test_the_papers_network_is_equivariant_before_and_after_training(names):
+  model = aen.EquivariantMLP(names)
+  x = jax.random.normal(jax.random.key(0), (16, 28, 28))
+  variables = jax.jit(model.init)(jax.random.key(1), x)
+  after = trained(model, variables, x, jnp.arange(16) % 10)
+  for stage in (variables, after):
+    aen.assert_equivariant(
+      jax.jit(functools.partial(hidden_features, model, stage)),
+      names,
+      (28, 28),
+      (20, 20),
+      x=x,
+    )
+
+
+@pytest.mark.parametrize('names', CATALOGUE, ids='+'.join)
+@pytest.mark.parametrize('features', [None, 3])
+def test_the_invariant_head_makes_invariant_answers(names, features):
+  model = aen.EquivariantMLP(
+    names, head='invariant', features=features, **SMALL
+  )
+  x = jax.random.normal(jax.random.key(0), (16, 8, 8))
+  variables = jax.jit(model.init)(jax.random.key(1), x)
+  after = trained(model, variables, x, jnp.arange(16) % 10)
+  for stage in (variables, after):
+    aen.assert_equivariant(
+      jax.jit(functools.partial(model.apply, stage)), names, (8, 8), None, x=x
+    )
+
+
+def test_the_papers_head_is_not_invariant():
+  model = aen.EquivariantMLP(('rotation',), **SMALL)
+  variables = model.init(jax.random.key(0), jnp.ones((1, 8, 8)))
+  with pytest.raises(AssertionError, match='not invariant to rotation'):
+    aen.assert_equivariant(
+      functools.partial(model.apply, variables), ('rotation',), (8, 8), None
+    )
+
+
+def test_the_papers_counts():
+  def count(*names):
+    return aen.EquivariantMLP(names).num_weights()
+
+  assert count() == 477600
+  assert count('rotation') == 78400 + 40000 + 4000
+  assert (
+    count('rotation', 'rotation_scramble', 'left_vertical_scramble') < 48400
+  )
+  model = aen.EquivariantMLP(('rotation',))
+  params = jax.eval_shape(model.init, jax.random.key(0), jnp.ones((1, 28, 28)))
+  kernels = {n: layer['kernel'].size for n, layer in params['params'].items()}
+  assert kernels == {'hidden_0': 78400, 'hidden_1': 40000, 'head': 4000}
+
+
+def test_any_widths_grids_and_depth():
+  model = aen.EquivariantMLP(
+    ('horizontal_flip',),
+    num_classes=3,
+    in_shape=(6, 5),
+    hidden_shapes=((4, 4), (3, 2), (2, 2)),
+    features=(5, 4, 2),
+    head='invariant',
+  )
+  logits, variables = model.init_with_output(
+    jax.random.key(0), jnp.ones((7, 6, 5, 3))
+  )
+  assert logits.shape == (7, 3)
+  kernels = [layer['kernel'].size for layer in variables['params'].values()]
+  assert sum(kernels) == model.num_weights(channels=3)
+
+
+def test_colour_images_with_and_without_features():
+  x = jnp.ones((2, 8, 8, 3))
+  flat = aen.EquivariantMLP(
+    ('rotation',), in_shape=(8, 8, 3), hidden_shapes=((4, 4),)
+  )
+  assert flat.init_with_output(jax.random.key(0), x)[0].shape == (2, 10)
+  deep = aen.EquivariantMLP(
+    ('rotation',), in_shape=(8, 8), hidden_shapes=((4, 4),), features=5
+  )
+  assert deep.init_with_output(jax.random.key(0), x)[0].shape == (2, 10)
+
+
+@pytest.mark.parametrize('head', ['dense', 'invariant'])
+@pytest.mark.parametrize('names', CATALOGUE, ids='+'.join)
+def test_width_matched_networks_have_as_many_weights_as_dense_ones(names, head):
+  model = aen.EquivariantMLP(names, width_matched=True, head=head)
+  off = model.num_weights() / 477600 - 1
+  quarter = names[0].split('_')[0] in ('left', 'right', 'top', 'bottom')
+  assert abs(off) < (0.065 if quarter else 0.015)
+  assert model.features is not None
+
+
+def test_width_matched_networks_are_equivariant():
+  model = aen.EquivariantMLP(('rotation',), width_matched=True, **SMALL)
+  x = jax.random.normal(jax.random.key(0), (4, 8, 8))
+  variables = model.init(jax.random.key(1), x)
+  aen.assert_equivariant(
+    functools.partial(hidden_features, model, variables),
+    ('rotation',),
+    (8, 8),
+    (4, 4),
+    x=x,
+  )
+  kernels = [layer['kernel'].size for layer in variables['params'].values()]
+  assert sum(kernels) == model.num_weights()
+  dense = aen.EquivariantMLP((), width_matched=True, **SMALL)
+  assert dense.features == (1, 1)
+
+
+class PlainMLP(nn.Module):
+  """What a reader without aen would write."""
+
+  widths: tuple[int, ...]
+
+  @nn.compact
+  def __call__(self, x):
+    x = x.reshape(x.shape[0], -1)
+    for i, width in enumerate(self.widths[:-1]):
+      x = nn.relu(nn.Dense(width, name=f'hidden_{i}')(x))
+    return nn.Dense(self.widths[-1], name='head')(x)
+
+
+@pytest.mark.parametrize('head', ['dense', 'invariant'])
+@pytest.mark.parametrize('features', [None, 3])
+def test_to_dense_is_the_same_network(head, features):
+  model = aen.EquivariantMLP(
+    ('rotation', 'vertical_flip'),
+    head=head,
+    features=features,
+    bias_init=nn.initializers.normal(),
+    **SMALL,
+  )
+  x = jax.random.normal(jax.random.key(0), (4, 8, 8))
+  logits, variables = model.init_with_output(jax.random.key(1), x)
+  width = 16 * (features or 1)
+  plain = PlainMLP((width, width, 10))
+  params = aen.to_dense(model, variables)
+  expected = jax.eval_shape(plain.init, jax.random.key(0), x)['params']
+  assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, expected)
+  np.testing.assert_allclose(
+    plain.apply({'params': params}, x), logits, rtol=1e-4, atol=1e-5
+  )
+
+
+@pytest.mark.parametrize('target_head', ['dense', 'invariant'])
+def test_expand_warm_starts_a_less_symmetric_network(target_head):
+  source = aen.EquivariantMLP(
+    ('rotation', 'horizontal_flip'), head='invariant', **SMALL
+  )
+  target = aen.EquivariantMLP(('rotation',), head=target_head, **SMALL)
+  x = jax.random.normal(jax.random.key(0), (4, 8, 8))
+  logits, variables = source.init_with_output(jax.random.key(1), x)
+  params = aen.expand(source, variables, target)
+  np.testing.assert_allclose(
+    target.apply({'params': params}, x), logits, rtol=1e-5, atol=1e-6
+  )
+  after = trained(target, {'params': params}, x, jnp.arange(4))
+  assert not np.array_equal(target.apply(after, x), logits)
+
+
+def test_one_program_for_all_networks():
+  weights = (64 * 16, 16 * 16)
+  make = functools.partial(aen.EquivariantMLP, max_weights=weights, **SMALL)
+  model = make(())
+  x = jax.random.normal(jax.random.key(0), (4, 8, 8))
+  apply = jax.jit(lambda params, shared: model.apply({**params, **shared}, x))
+  for names in CATALOGUE:
+    own = make(names)
+    variables = own.init(jax.random.key(1), x)
+    np.testing.assert_allclose(
+      apply(variables, aen.sharing_variables(own)),
+      own.apply(variables, x),
+      rtol=1e-5,
+      atol=1e-5,
+    )
+  assert apply._cache_size() == 1
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'says'),
+  [
+    ({'head': 'convolution'}, "head must be one of .* got 'convolution'"),
+    ({'hidden_shapes': ()}, 'at least one hidden layer'),
+    ({'features': (1, 2, 3)}, r'one per hidden layer \(2\)'),
+    ({'max_weights': (5,)}, r'one number per equivariant layer \(2\)'),
+  ],
+)
+def test_impossible_networks(arguments, says):
+  with pytest.raises(ValueError, match=says):
+    aen.EquivariantMLP(('rotation',), **arguments)
+
+
+def test_impossible_grids_are_found_when_the_network_is_made():
+  with pytest.raises(ValueError, match='rotation needs a square grid'):
+    aen.EquivariantMLP(('rotation',), hidden_shapes=((20, 10),))
