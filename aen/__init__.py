@@ -16,6 +16,7 @@ __version__ = '0.1.0'
 _HOMES = {
   'symmetries': ('Symmetry', 'SYMMETRIES', 'group'),
   'orbits': ('permutation', 'pair', 'join', 'alg1', 'alg2'),
+  'datasets': ('load_dataset',),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
