@@ -8,6 +8,7 @@ without it.
 from aen.datasets import tfds_files
 from aen.datasets.dataset import Dataset
 from aen.datasets.dataset import Split
+from aen.datasets.figures import draw_samples
 from aen.datasets.finding import Places
 from aen.datasets.loading import from_arrays
 from aen.datasets.loading import load_dataset
@@ -31,6 +32,7 @@ __all__ = (
   'SOURCES',
   'Split',
   'builders',
+  'draw_samples',
   'from_arrays',
   'invert',
   'load_dataset',

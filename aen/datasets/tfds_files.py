@@ -15,6 +15,7 @@ import urllib.request
 
 import numpy as np
 
+from aen.datasets import png
 from aen.datasets import sources
 from aen.datasets import transformations
 from aen.datasets.arrays import Part
@@ -140,16 +141,20 @@ def _read_split(
   split: str,
   config: transformations.Config | None,
 ) -> Part:
-  examples = builder.as_data_source(split=split)
+  skip = tfds().decode.SkipDecoding()  # TFDS's own decoding takes twice as long
+  examples = builder.as_data_source(split=split, decoders={'image': skip})
   examples = examples.__getitems__(range(len(examples)))
   columns = {
     key: np.stack([e[key] for e in examples]) for key in _keys(examples)
   }
+  images = np.stack([png.decode(example['image']) for example in examples])
   where = f'{builder.data_dir}, {split}'
-  result = part(columns['image'], columns['label'], where=where)
+  result = part(images, columns['label'], where=where)
   if 'powers' in columns:
     powers = columns['powers'].astype(np.uint8)
-    record = transformations.Record(config, powers, columns['angle'])
+    record = transformations.Record(
+      config, powers, columns['angle'].astype(np.float32)
+    )
     result = Part(result.images, result.labels, None, record)
   if builder.info.disable_shuffling:
     return result
@@ -157,7 +162,7 @@ def _read_split(
 
 
 def _keys(examples: list[dict[str, np.ndarray]]) -> list[str]:
-  wanted = ('image', 'label', 'powers', 'angle')
+  wanted = ('label', 'powers', 'angle')
   return [key for key in wanted if key in examples[0]]
 
 
