@@ -12,7 +12,6 @@ import hashlib
 import io
 import os
 import pathlib
-import shutil
 import tarfile
 import tempfile
 import zipfile
@@ -214,10 +213,8 @@ def clear_when_disk_is_full(path: PathLike) -> Iterator[None]:
     )
     if not full:
       raise
-    free = shutil.disk_usage(pathlib.Path(path).anchor or '.').free
     raise OSError(
       errno.ENOSPC,
       f'no space left while writing {path}; nothing half-written was kept:'
-      f' free some space ({free >> 20} MB are free now) or choose another'
-      ' directory, then run it again',
+      ' free some space or choose another directory, then run it again',
     ) from error

@@ -67,6 +67,11 @@ def download(
   try:
     _fail_fast(source, folder)
     found = manager.download({file.name: file.url for file in source.files})
+  except tfds().download.download_manager.NonMatchingChecksumError as error:
+    raise ValueError(
+      f'{source.name}: what was downloaded is not the official file, delete'
+      f' {folder} and try again: {" ".join(str(error).split())}'
+    ) from error
   except tfds().download.DownloadError as error:
     raise OSError(f'downloading failed: {error}') from error
   except OSError as error:

@@ -205,7 +205,8 @@ def _rearrange(
   reverse: bool = False,
 ) -> np.ndarray:
   """Moves the pixels of the images that share a power of a bit together."""
-  flat = images.reshape(len(images), -1).copy()  # [N, P]
+  num_points = images.shape[1] * images.shape[2]
+  flat = images.reshape(len(images), num_points).copy()  # [N, P]
   bits = range(NUM_BITS)[:: -1 if reverse else 1]
   for bit in bits:
     for power in range(1, len(powers[bit])):
