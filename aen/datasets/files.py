@@ -10,6 +10,7 @@ import errno
 import gzip
 import hashlib
 import io
+import math
 import os
 import pathlib
 import tarfile
@@ -96,14 +97,15 @@ def read_idx(content: bytes, where: PathLike) -> np.ndarray:
       f' 08), got one that starts with {content[:4].hex(" ")}; fetch it again'
     )
   start = 4 + 4 * content[3]
-  shape = tuple(int(n) for n in np.frombuffer(content[4:start], '>u4'))
-  values = np.frombuffer(content, np.uint8, offset=min(start, len(content)))
-  if len(shape) != content[3] or values.size != np.prod(shape, dtype=int):
+  header, values = content[4:start], content[start:]
+  sides = np.frombuffer(header[: len(header) // 4 * 4], '>u4')
+  shape = tuple(int(side) for side in sides)
+  if len(shape) != content[3] or len(values) != math.prod(shape):
     raise ValueError(
-      f'{where}: the header declares shape {shape}, but {values.size} values'
-      ' follow; the file is damaged, fetch it again'
+      f'{where}: the header declares {content[3]} axes of sides {shape}, but'
+      f' {len(values)} values follow; the file is damaged, fetch it again'
     )
-  return values.reshape(shape)
+  return np.frombuffer(values, np.uint8).reshape(shape)
 
 
 def read_zip_member(path: PathLike, name: str) -> bytes:
