@@ -1,7 +1,7 @@
 """Prepares a data set on disk, and draws its sample figures.
 
 For TFDS (`tfds.data_source('g_mnist/aug5')` then reads it):
-  python experiments/make_dataset.py --dataset=g_mnist/aug5
+  python experiments/make_dataset.py --dataset=g_mnist/aug5 --format=tfds
 As one .npz file, with the paper's sample figures:
   python experiments/make_dataset.py --dataset=g_mnist/aug5 --format=npz \
     --output_dir=/tmp/g_mnist --figures

@@ -3,8 +3,10 @@
 import dataclasses
 import errno
 import gzip
+import hashlib
 import os
 import socket
+import sys
 
 import numpy as np
 import pytest
@@ -143,7 +145,7 @@ def test_a_file_that_was_packed_again_is_accepted(use_tiny, tmp_path):
   with pytest.raises(ValueError, match='wrong checksum'):
     files.verify(path, file)
   known = dataclasses.replace(
-    file, content_sha256=files.hashlib.sha256(content).hexdigest()
+    file, content_sha256=hashlib.sha256(content).hexdigest()
   )
   files.verify(path, known)
 
@@ -220,7 +222,7 @@ def test_missing_files_without_network(name, tmp_path):
 
 
 def test_downloading_without_tfds(monkeypatch):
-  monkeypatch.setitem(__import__('sys').modules, 'tensorflow_datasets', None)
+  monkeypatch.setitem(sys.modules, 'tensorflow_datasets', None)
   tfds_files.tfds.cache_clear()
   with pytest.raises(
     FileNotFoundError, match='pip install tensorflow-datasets'

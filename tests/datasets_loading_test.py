@@ -117,6 +117,10 @@ def test_unknown_names_get_a_suggestion():
     aen.load_dataset('g_digit/aug3')
   with pytest.raises(ValueError, match="did you mean 'iaug3'"):
     aen.load_dataset('g_digits/iaug13')
+  with pytest.raises(ValueError, match="did you mean 'emnist/letters'"):
+    aen.load_dataset('emnist')
+  with pytest.raises(ValueError, match="did you mean 'g_mnist/aug3'"):
+    aen.load_dataset('g_mnist')
   with pytest.raises(ValueError, match='grey square'):
     aen.load_dataset('g_cifar10/aug3')
   with pytest.raises(ValueError, match="unknown size 'serach'; did you mean"):
@@ -286,6 +290,12 @@ def test_folder_with_its_own_test_images(folder):
   data = aen.load_dataset(folder)
   assert data.image_shape == (6, 4, 3)
   assert (len(data.train) + len(data.validation), len(data.test)) == (12, 12)
+
+
+def test_names_come_before_folders_of_the_same_name(folder, monkeypatch):
+  (folder / 'g_digits' / 'aug3').mkdir(parents=True)
+  monkeypatch.chdir(folder)
+  assert aen.load_dataset('g_digits/aug3').num_classes == 10
 
 
 def test_bad_folders_are_errors(folder, tmp_path_factory):

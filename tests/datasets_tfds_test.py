@@ -150,6 +150,20 @@ def test_a_cut_short_set_is_not_taken_for_the_whole(use_tiny, tmp_path):
     aen.load_dataset('g_mnist/aug1', data_dir=tmp_path / 'tfds', download=False)
 
 
+def test_formats_that_need_tensorflow_are_passed_over(
+  use_tiny, tmp_path, monkeypatch
+):
+  datasets.prepare_tfds('mnist', use_tiny('mnist'))
+  monkeypatch.setattr(tfds_files, '_READABLE', ())
+  with pytest.raises(FileNotFoundError, match='download=False'):
+    aen.load_dataset('mnist', data_dir=tmp_path / 'tfds', download=False)
+
+
+def test_a_part_is_never_prepared():
+  with pytest.raises(ValueError, match='would pass for the whole'):
+    datasets.prepare_tfds('kmnist', datasets.Places(partial=True))
+
+
 def fill_disk_after(count, monkeypatch):
   """Lets the disk be full once `count` images are encoded."""
   encode, calls = png.encode, []

@@ -5,7 +5,8 @@ TFDS, if TFDS is installed (which takes most of a second); everything else works
 without it.
 """
 
-from aen.datasets import tfds_files
+import contextlib
+
 from aen.datasets.dataset import Dataset
 from aen.datasets.dataset import Split
 from aen.datasets.figures import draw_samples
@@ -20,7 +21,7 @@ from aen.datasets.transformations import CONFIGS
 from aen.datasets.transformations import invert
 from aen.datasets.transformations import Record
 
-if tfds_files.is_installed():
+with contextlib.suppress(ImportError):  # TFDS is optional
   from aen.datasets import builders
 
 __all__ = (

@@ -20,7 +20,7 @@ def digits() -> Parts:
   test part is the end of the file: mostly hands that training never saw.
   """
   try:
-    from sklearn import datasets  # noqa: PLC0415 (an optional dependency)
+    from sklearn import datasets  # an optional dependency
   except ImportError as error:
     raise ImportError(
       "load_dataset('digits') reads scikit-learn's copy of the digits; pip"

@@ -16,7 +16,8 @@ def unknown(
     summary: How to list what is known, if not name by name.
   """
   known = list(known)
-  near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
+  longer = [other for other in known if other.startswith(f'{name}/')]
+  near = longer or difflib.get_close_matches(str(name), known, 1, 0.5)
   hint = f'did you mean {near[0]!r}? ' if near else ''
   return ValueError(
     f'unknown {what} {name!r}; {hint}known: {summary or ", ".join(known)}'

@@ -111,7 +111,7 @@ def _draw(
   title: str,
 ) -> None:
   """Draws one column per heading, one row per label."""
-  from matplotlib import figure  # noqa: PLC0415 (optional, slow to import)
+  from matplotlib import figure  # optional, slow to import
 
   size = (1.05 * len(columns) + 0.8, 1.05 * len(labels) + 0.9)
   sheet = figure.Figure(figsize=size, dpi=150, layout='constrained')

@@ -12,7 +12,6 @@ from aen.datasets import finding
 from aen.datasets import own
 from aen.datasets import sources
 from aen.datasets import splits
-from aen.datasets.arrays import Parts
 from aen.datasets.files import PathLike
 
 
@@ -132,14 +131,6 @@ def from_arrays(
     seed=seed,
     stratified=stratified,
   )
-
-
-def load_parts(
-  name: str, places: finding.Places
-) -> tuple[sources.Source, Parts]:
-  """Returns a whole data set by name, undivided and before transforming."""
-  source, config = sources.find(name)
-  return source, finding.find(source, config, places).parts
 
 
 def _sizes(

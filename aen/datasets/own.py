@@ -22,7 +22,7 @@ def is_path(name: str | os.PathLike[str]) -> bool:
   """Whether a name means a file or folder; catalogue names come first."""
   if not isinstance(name, str):
     return True
-  if name in sources.SOURCES:
+  if sources.is_name(name):
     return False
   return name.endswith('.npz') or pathlib.Path(name).exists()
 
@@ -151,7 +151,7 @@ def _read_classes(folder: pathlib.Path, names: tuple[str, ...]) -> Part:
 def _read_image(path: pathlib.Path) -> np.ndarray:
   """Returns an image as uint8 [H, W], or [H, W, 3] if it is coloured."""
   try:
-    from PIL import Image  # noqa: PLC0415 (an optional dependency)
+    from PIL import Image  # an optional dependency
   except ImportError as error:
     raise ImportError(
       'reading folders of images needs Pillow; pip install pillow'

@@ -49,7 +49,7 @@ def decode(data: bytes) -> np.ndarray:
     lines = lines.reshape(height, -1)
     if not lines[:, 0].any():
       return lines[:, 1:].reshape(height, width, _COLOURS[data[25]])
-  from PIL import Image  # noqa: PLC0415 (an optional dependency)
+  from PIL import Image  # an optional dependency
 
   with Image.open(io.BytesIO(data)) as image:
     return np.asarray(image).reshape(height, width, -1)

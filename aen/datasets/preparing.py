@@ -1,7 +1,6 @@
 """Preparing data sets on disk: for TFDS, and as one .npz file each."""
 
 from collections.abc import Iterator
-import dataclasses
 import os
 import pathlib
 import re
@@ -26,8 +25,7 @@ def prepare_tfds(
 
   Args:
     name: A set that TFDS knows, or that has a builder here.
-    places: Where to find the official files, and where TFDS keeps data. A part
-      of a set is never prepared.
+    places: Where to find the official files, and where TFDS keeps data.
     max_examples: At most so many images per split, for trying things out.
 
   Returns:
@@ -35,10 +33,14 @@ def prepare_tfds(
   """
   source, config = sources.find(name)
   tfds = tfds_files.tfds()
-  from aen.datasets import builders  # noqa: PLC0415 (imports TFDS)
-  from aen.datasets import stock  # noqa: PLC0415 (imports TFDS)
+  from aen.datasets import builders  # imports TFDS
+  from aen.datasets import stock  # imports TFDS
 
-  places = dataclasses.replace(places, partial=False)
+  if places.partial:
+    raise ValueError(
+      'a part of a set is never prepared for TFDS, where it would pass for the'
+      ' whole; write it as .npz, or leave partial out'
+    )
   data_dir = os.fspath(tfds_files.resolve_dir(places.data_dir))
   full_name = name if config else source.tfds_name
   own = builders.BUILDERS.get(full_name.partition('/')[0])
@@ -138,7 +140,7 @@ def _arrays(
 
 def _chunks(count: int, label: str) -> Iterator[slice]:
   """Yields slices that cover 0…count, under a progress bar."""
-  import tqdm  # noqa: PLC0415 (an optional dependency)
+  import tqdm  # an optional dependency
 
   with tqdm.tqdm(total=count, desc=label, unit=' images') as bar:
     for start in range(0, count, _CHUNK):

@@ -102,7 +102,7 @@ def cifar10(paths: Paths) -> Parts:
 
 def svhn(paths: Paths) -> Parts:
   """Reads SVHN's cropped digits; the digit 0, filed as 10, gets label 0."""
-  from scipy import io as scipy_io  # noqa: PLC0415 (slow to import)
+  from scipy import io as scipy_io  # slow to import
 
   def read(name: str) -> Part:
     try:

@@ -64,8 +64,8 @@ def find(name: str) -> tuple[Source, transformations.Config | None]:
   """
   if name in SOURCES:
     return SOURCES[name], None
-  base, _, config = name.removeprefix('g_').rpartition('/')
-  if not name.startswith('g_') or base not in G_NAMES:
+  base, config = _g_base(name)
+  if base not in G_NAMES:
     raise errors.unknown(
       'data set',
       name,
@@ -76,6 +76,19 @@ def find(name: str) -> tuple[Source, transformations.Config | None]:
       ),
     )
   return SOURCES[base], transformations.config(config)
+
+
+def is_name(name: str) -> bool:
+  """Whether a name is in the catalogue, whatever its config."""
+  return name in SOURCES or _g_base(name)[0] in G_NAMES
+
+
+def _g_base(name: str) -> tuple[str, str]:
+  """Splits `'g_mnist/aug3'` into `'mnist'` and `'aug3'`."""
+  if not name.startswith('g_'):
+    return '', ''
+  base, _, config = name.removeprefix('g_').rpartition('/')
+  return base, config
 
 
 _DIGITS = tuple(string.digits)

@@ -112,7 +112,7 @@ def _write_tar(folder: pathlib.Path, name: str, parts: Parts) -> None:
 
 
 def _write_mat(folder: pathlib.Path, name: str, parts: Parts) -> None:
-  from scipy import io as scipy_io  # noqa: PLC0415 (slow to import)
+  from scipy import io as scipy_io  # slow to import
 
   del name  # only SVHN comes like this
   for split, side in (('train', parts.train), ('test', parts.test)):

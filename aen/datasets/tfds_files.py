@@ -10,6 +10,7 @@ import os
 import pathlib
 import socket
 import types
+from typing import Any
 import urllib.parse
 import urllib.request
 
@@ -36,7 +37,7 @@ def is_installed() -> bool:
 def tfds() -> types.ModuleType:
   """Returns TFDS."""
   try:
-    import tensorflow_datasets  # noqa: PLC0415 (optional, takes a second)
+    import tensorflow_datasets  # optional, takes a second
   except ImportError as error:
     raise ImportError(
       'TFDS, which downloads data sets, is not installed (pip install'
@@ -137,12 +138,12 @@ def read_prepared(
   return None
 
 
-def _is_readable(builder: 'tfds.core.DatasetBuilder') -> bool:  # noqa: F821
+def _is_readable(builder: Any) -> bool:
   return builder.info.file_format.value in _READABLE
 
 
 def _read_split(
-  builder: 'tfds.core.DatasetBuilder',  # noqa: F821
+  builder: Any,
   split: str,
   config: transformations.Config | None,
 ) -> Part:

@@ -253,7 +253,7 @@ _ONE_PIXEL = {
   'vertical_translation': symmetries_lib.Symmetry('shift_down', _shift(0)),
 }
 
-_CHUNK = 2048  # images rotated at once; bounds the memory of coordinates
+_CHUNK = 256  # images rotated at once, so that coordinates stay in the cache
 
 
 def rotate(
