@@ -1,6 +1,7 @@
 """Preparing data sets on disk: for TFDS, and as one .npz file each."""
 
 from collections.abc import Iterator
+import contextlib
 import os
 import pathlib
 import re
@@ -56,7 +57,10 @@ def prepare_tfds(
   else:
     builder = tfds.builder(full_name, data_dir=data_dir)
     builder.parts = finding.find(own.source, None, places).parts
-  with files.clear_when_disk_is_full(data_dir):
+  with (
+    files.clear_when_disk_is_full(data_dir),
+    contextlib.suppress(FileExistsError),  # another process was faster
+  ):
     builder.download_and_prepare(
       file_format='array_record',
       download_config=tfds.download.DownloadConfig(

@@ -10,6 +10,7 @@ A config names which of the twelve symmetries act on the images, and how.
 
 Moves are made in bit order, 1 to 12. Draws depend on nothing but the seed, the
 split and the image's index, so an image looks the same alone and in any batch.
+A bit's draw is the same in every config: configs compare image by image.
 
 Legend: N images, H x H pixels, P = H * H of them, 12 bits.
 """
