@@ -51,7 +51,8 @@ _PARTIAL = flags.DEFINE_bool(
 _MAX_EXAMPLES = flags.DEFINE_integer(
   'max_examples',
   None,
-  'At most so many images per split, for trying things out.',
+  'At most so many images per split, for trying things out; with'
+  ' --format=tfds, give it a --data_dir of its own.',
   lower_bound=1,
 )
 

@@ -221,6 +221,13 @@ def test_missing_files_without_network(name, tmp_path):
     aen.load_dataset(name, download=False)
 
 
+def test_only_missing_files_are_named(use_tiny, tmp_path):
+  use_tiny('mnist')
+  (tmp_path / 'mnist' / TRAIN_IMAGES).unlink()
+  with pytest.raises(FileNotFoundError, match=f'expected {TRAIN_IMAGES} in'):
+    aen.load_dataset('mnist', raw_dir=tmp_path)
+
+
 def test_downloading_without_tfds(monkeypatch):
   monkeypatch.setitem(sys.modules, 'tensorflow_datasets', None)
   tfds_files.tfds.cache_clear()

@@ -159,8 +159,10 @@ def _missing(
   partial: pathlib.Path | None,
   error: Exception,
 ) -> str:
-  names = ', '.join(file.name for file in source.files)
-  folder = f'{places.raw or "<raw_dir>"}/{source.folder}'
+  folder = (places.raw or pathlib.Path('<raw_dir>')) / source.folder
+  names = ', '.join(
+    file.name for file in source.files if not (folder / file.name).is_file()
+  )
   reason = ' '.join(str(error).split())
   advice = source.manual or 'put the files there, or connect and try again'
   hint = ''

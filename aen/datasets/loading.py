@@ -116,11 +116,14 @@ def from_arrays(
     test_labels: As `labels`.
     class_names: One per label; the numbers by default.
     name: What reports call it.
-    num_train: See `load_dataset`, also for the arguments below.
-    num_validation: ...
-    num_test: ...
-    seed: ...
-    stratified: ...
+    num_train: Training images; this and what follows as in `load_dataset`.
+    num_validation: Validation images.
+    num_test: Test images.
+    seed: Fixes which images are chosen.
+    stratified: Choose images in proportion to the classes.
+
+  Returns:
+    The data set; float images are kept as float32.
   """
   parts = own.as_parts(images, labels, test_images, test_labels, where=name)
   return dataset_lib.divide(

@@ -5,6 +5,7 @@ import contextlib
 import os
 import pathlib
 import re
+from typing import Any
 
 import numpy as np
 
@@ -27,47 +28,53 @@ def prepare_tfds(
   Args:
     name: A set that TFDS knows, or that has a builder here.
     places: Where to find the official files, and where TFDS keeps data.
-    max_examples: At most so many images per split, for trying things out.
+    max_examples: At most so many images per split, for trying things out; use a
+      `data_dir` of its own, because TFDS does not tell such a set from a whole.
 
   Returns:
     The directory that was written. It appears only when it is complete.
   """
-  source, config = sources.find(name)
-  tfds = tfds_files.tfds()
-  from aen.datasets import builders  # imports TFDS
-  from aen.datasets import stock  # imports TFDS
-
   if places.partial:
     raise ValueError(
       'a part of a set is never prepared for TFDS, where it would pass for the'
       ' whole; write it as .npz, or leave partial out'
     )
+  builder = _builder(name, places)
+  config = tfds_files.tfds().download.DownloadConfig(
+    try_download_gcs=False, max_examples_per_split=max_examples
+  )
+  with (
+    files.clear_when_disk_is_full(builder.data_dir),
+    contextlib.suppress(FileExistsError),  # another process was faster
+  ):
+    builder.download_and_prepare(
+      file_format='array_record', download_config=config
+    )
+  return pathlib.Path(builder.data_dir)
+
+
+def _builder(name: str, places: finding.Places) -> Any:
+  """Returns the TFDS builder of a set, holding the arrays it will write."""
+  source, config = sources.find(name)
+  tfds = tfds_files.tfds()
+  from aen.datasets import builders  # imports TFDS
+  from aen.datasets import stock  # imports TFDS
+
   data_dir = os.fspath(tfds_files.resolve_dir(places.data_dir))
   full_name = name if config else source.tfds_name
   own = builders.BUILDERS.get(full_name.partition('/')[0])
-  if own is None and (config or not source.tfds_name):
+  if own is not None:
+    builder = tfds.builder(full_name, data_dir=data_dir)
+    builder.parts = finding.find(own.source, None, places).parts
+    return builder
+  if config or not source.tfds_name:
     raise ValueError(
       f'{name!r} has no TFDS builder; those with one:'
       f' {", ".join(_with_builder(builders.BUILDERS))}; others can be written'
       ' as .npz'
     )
-  if own is None:
-    parts = finding.find_published(source, places)
-    builder = stock.builder(source, parts, data_dir)
-  else:
-    builder = tfds.builder(full_name, data_dir=data_dir)
-    builder.parts = finding.find(own.source, None, places).parts
-  with (
-    files.clear_when_disk_is_full(data_dir),
-    contextlib.suppress(FileExistsError),  # another process was faster
-  ):
-    builder.download_and_prepare(
-      file_format='array_record',
-      download_config=tfds.download.DownloadConfig(
-        try_download_gcs=False, max_examples_per_split=max_examples
-      ),
-    )
-  return pathlib.Path(builder.data_dir)
+  parts = finding.find_published(source, places)
+  return stock.builder(source, parts, data_dir)
 
 
 def _with_builder(own: dict[str, type]) -> list[str]:
