@@ -28,6 +28,7 @@ _HOMES = {
     'to_dense',
   ),
   'networks': ('EquivariantMLP',),
+  'datasets': ('load_dataset',),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -35,6 +36,8 @@ __all__ = ('__version__', 'lattice', 'orbits', *_HOME)
 
 
 def __getattr__(name: str) -> Any:
+  if name in _HOMES:
+    return importlib.import_module(f'aen.{name}')
   if name not in _HOME:
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
   value = getattr(importlib.import_module(f'aen.{_HOME[name]}'), name)

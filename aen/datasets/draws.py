@@ -1,0 +1,48 @@
+"""Random words that stay the same for ever.
+
+NumPy promises that the words of a bit generator never change; it does not for
+the methods of `Generator`. Pixels and splits are therefore made from words.
+"""
+
+import numpy as np
+
+# Streams of one seed, independent of each other.
+TRANSFORM = {'train': 0, 'test': 1}
+CHOOSE_TRAIN = 2
+CHOOSE_TEST = 3
+ROTATE = {'train': 4, 'test': 5}
+CHOOSE_MNIST = 6
+
+
+def words(seed: int, stream: int, count: int) -> np.ndarray:
+  """Returns uint64 [count]; a longer draw starts with the shorter one."""
+  if not 0 <= seed < 2**64:
+    raise ValueError(
+      f'a seed is a whole number from 0 to 2**64 - 1, got {seed}'
+    )
+  key = np.array([seed, stream], np.uint64)
+  return np.random.Philox(key=key).random_raw(count)
+
+
+def unit(seed: int, stream: int, count: int) -> np.ndarray:
+  """Returns float64 [count], uniform in [0, 1)."""
+  return (words(seed, stream, count) >> np.uint64(11)) * 2.0**-53
+
+
+def order(
+  seed: int, stream: int, labels: np.ndarray, stratified: bool
+) -> np.ndarray:
+  """Returns the numbers 0…N-1 in random order, int64 [N].
+
+  If stratified, every first so many of them (and every last so many) hold each
+  class in proportion, up to one image.
+  """
+  keys = words(seed, stream, len(labels))
+  shuffled = np.argsort(keys, kind='stable')
+  if not stratified:
+    return shuffled
+  fraction = np.empty(len(labels))
+  for label in np.unique(labels):
+    members = shuffled[labels[shuffled] == label]
+    fraction[members] = (np.arange(len(members)) + 0.5) / len(members)
+  return np.lexsort((keys, fraction))

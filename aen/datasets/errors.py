@@ -1,0 +1,24 @@
+"""Errors with a hint: what was expected, what came, what to do."""
+
+from collections.abc import Iterable
+import difflib
+
+
+def unknown(
+  what: str, name: str, known: Iterable[str], *, summary: str = ''
+) -> ValueError:
+  """Returns the error for an unknown name, suggesting the nearest known one.
+
+  Args:
+    what: What kind of thing the name should be of.
+    name: What came.
+    known: What could have come.
+    summary: How to list what is known, if not name by name.
+  """
+  known = list(known)
+  longer = [other for other in known if other.startswith(f'{name}/')]
+  near = longer or difflib.get_close_matches(str(name), known, 1, 0.5)
+  hint = f'did you mean {near[0]!r}? ' if near else ''
+  return ValueError(
+    f'unknown {what} {name!r}; {hint}known: {summary or ", ".join(known)}'
+  )

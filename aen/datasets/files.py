@@ -1,0 +1,222 @@
+"""Raw files: verified, parsed, and written so that no half of one is read.
+
+Every reader takes a path and returns NumPy arrays as they are in the file.
+"""
+
+from collections.abc import Iterator
+import contextlib
+import dataclasses
+import errno
+import gzip
+import hashlib
+import io
+import math
+import os
+import pathlib
+import tarfile
+import tempfile
+import zipfile
+import zlib
+
+import numpy as np
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class File:
+  """A file of an official data set.
+
+  Attributes:
+    name: The file's name, in the raw directory and where it is published.
+    url: Where it is published; empty if it must be fetched by hand.
+    size: Bytes.
+    sha256: Of the file.
+    content_sha256: Of what a .gz file holds, if known: files that were
+      compressed again are recognised by it.
+  """
+
+  name: str
+  url: str = ''
+  size: int = 0
+  sha256: str = ''
+  content_sha256: str = ''
+
+
+def verify(path: pathlib.Path, file: File) -> None:
+  """Raises ValueError if a file is not the official one."""
+  if not file.sha256:
+    return
+  digest = sha256(path)
+  if digest == file.sha256:
+    return
+  size = path.stat().st_size
+  if file.name.endswith('.gz'):
+    content = hashlib.sha256(read_gzip(path)).hexdigest()
+    if content == file.content_sha256:
+      return
+  raise ValueError(
+    f'{path}: wrong checksum, expected sha256 {file.sha256} ({file.size}'
+    f' bytes), got {digest} ({size} bytes); this is not the official'
+    f' {file.name}: fetch it again{f" from {file.url}" if file.url else ""}'
+  )
+
+
+def sha256(path: PathLike) -> str:
+  """Returns the sha256 of a file, in hexadecimal."""
+  with open(path, 'rb') as f:
+    return hashlib.file_digest(f, 'sha256').hexdigest()
+
+
+def read_gzip(path: PathLike) -> bytes:
+  """Returns what a .gz file holds."""
+  try:
+    with gzip.open(path, 'rb') as f:
+      return f.read()
+  except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+    raise ValueError(
+      f'{path}: expected a whole gzip file, got a truncated or damaged one of'
+      f' {os.path.getsize(path)} bytes ({error}); fetch it again'
+    ) from error
+
+
+def read_idx(content: bytes, where: PathLike) -> np.ndarray:
+  """Parses an idx file of unsigned bytes, the format of MNIST.
+
+  Args:
+    content: The uncompressed file: 0, 0, 8, the number of axes, the sides as
+      big-endian uint32, then the values.
+    where: What error messages call it.
+
+  Returns:
+    uint8, of the shape the file declares.
+  """
+  if len(content) < 4 or content[:3] != b'\x00\x00\x08':
+    raise ValueError(
+      f'{where}: expected an idx file of unsigned bytes (it starts with 00 00'
+      f' 08), got one that starts with {content[:4].hex(" ")}; fetch it again'
+    )
+  start = 4 + 4 * content[3]
+  header, values = content[4:start], content[start:]
+  sides = np.frombuffer(header[: len(header) // 4 * 4], '>u4')
+  shape = tuple(int(side) for side in sides)
+  if len(shape) != content[3] or len(values) != math.prod(shape):
+    raise ValueError(
+      f'{where}: the header declares {content[3]} axes of sides {shape}, but'
+      f' {len(values)} values follow; the file is damaged, fetch it again'
+    )
+  return np.frombuffer(values, np.uint8).reshape(shape)
+
+
+def read_zip_member(path: PathLike, name: str) -> bytes:
+  """Returns one member of a .zip file."""
+  try:
+    with zipfile.ZipFile(path) as f:
+      return f.read(name)
+  except KeyError as error:
+    raise ValueError(f'{path}: expected a member {name}; {error}') from error
+  except (zipfile.BadZipFile, EOFError, zlib.error) as error:
+    raise ValueError(
+      f'{path}: expected a whole zip file, got a truncated or damaged one'
+      f' ({error}); fetch it again'
+    ) from error
+
+
+def read_tar_member(path: PathLike, name: str) -> bytes:
+  """Returns one member of a .tar.gz file."""
+  try:
+    with tarfile.open(path) as f:
+      return f.extractfile(name).read()
+  except KeyError as error:
+    raise ValueError(f'{path}: expected a member {name}; {error}') from error
+  except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+    raise ValueError(
+      f'{path}: expected a whole tar file, got a truncated or damaged one'
+      f' ({error}); fetch it again'
+    ) from error
+
+
+def read_npz(path: PathLike, *keys: str) -> list[np.ndarray]:
+  """Returns the named arrays of an .npz file."""
+  try:
+    with np.load(path, allow_pickle=False) as f:
+      missing = [key for key in keys if key not in f.files]
+      if missing:
+        raise ValueError(
+          f'{path}: expected the arrays {", ".join(keys)}, got'
+          f' {", ".join(f.files) or "none"}; save it with np.savez('
+          f'path, {", ".join(f"{key}=…" for key in keys)})'
+        )
+      return [f[key] for key in keys]
+  except (zipfile.BadZipFile, EOFError, zlib.error, AttributeError) as error:
+    raise ValueError(
+      f'{path}: expected a whole .npz file, got a truncated or damaged one'
+      f' ({error}); fetch or make it again'
+    ) from error
+
+
+def read_table(
+  path: PathLike, columns: int, *, delimiter: str | None, header: int
+) -> np.ndarray:
+  """Returns a text file of numbers as float32 [rows, columns]."""
+  try:
+    table = np.loadtxt(
+      path, np.float32, delimiter=delimiter, skiprows=header, ndmin=2
+    )
+  except ValueError as error:
+    raise ValueError(
+      f'{path}: expected {columns} numbers in every line, got a damaged line'
+      f' ({error}); fetch it again'
+    ) from error
+  if table.shape[1] != columns:
+    raise ValueError(
+      f'{path}: expected {columns} numbers in every line, got'
+      f' {table.shape[1]}; fetch it again'
+    )
+  return table
+
+
+@contextlib.contextmanager
+def written_whole(path: PathLike) -> Iterator[io.BufferedWriter]:
+  """Opens a file for writing that appears under its name only when complete.
+
+  On any error, a full disk among them, what was written is removed and a file
+  that was there before stays as it was.
+  """
+  path = pathlib.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  handle, temporary = tempfile.mkstemp(
+    dir=path.parent, prefix=f'.{path.name}.', suffix='.incomplete'
+  )
+  try:
+    with clear_when_disk_is_full(path), os.fdopen(handle, 'wb') as f:
+      yield f
+      f.flush()
+      os.fsync(f.fileno())
+    os.chmod(temporary, 0o644)  # mkstemp makes private files
+    os.replace(temporary, path)
+  finally:
+    with contextlib.suppress(FileNotFoundError):
+      os.remove(temporary)
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextlib.contextmanager
+def clear_when_disk_is_full(path: PathLike) -> Iterator[None]:
+  """Says in one line that a disk is full, and that nothing was left behind."""
+  try:
+    yield
+  except Exception as error:
+    # Writers in C++ raise errors of their own, with the reason as text.
+    full = getattr(error, 'errno', None) in _FULL or any(
+      os.strerror(number) in str(error) for number in _FULL
+    )
+    if not full:
+      raise
+    raise OSError(
+      errno.ENOSPC,
+      f'no space left while writing {path}; nothing half-written was kept:'
+      ' free some space or choose another directory, then run it again',
+    ) from error

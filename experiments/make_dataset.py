@@ -1,0 +1,117 @@
+"""Prepares a data set on disk, and draws its sample figures.
+
+For TFDS (`tfds.data_source('g_mnist/aug5')` then reads it):
+  python experiments/make_dataset.py --dataset=g_mnist/aug5 --format=tfds
+As one .npz file, with the paper's sample figures:
+  python experiments/make_dataset.py --dataset=g_mnist/aug5 --format=npz \
+    --output_dir=/tmp/g_mnist --figures
+
+About 15 seconds each for the 70000 images of G-MNIST on two cores.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+
+from absl import app
+from absl import flags
+
+from aen import datasets
+
+_DATASET = flags.DEFINE_multi_string(
+  'dataset',
+  ['g_digits/aug5'],
+  "Names as in aen.load_dataset, such as 'mnist' or 'g_mnist/aug5'; give the"
+  ' flag several times for several sets.',
+)
+_FORMAT = flags.DEFINE_enum(
+  'format',
+  'npz',
+  ['tfds', 'npz', 'both', 'none'],
+  'What to write: a TFDS directory below --data_dir, an .npz file in'
+  ' --output_dir, both, or only figures.',
+)
+_FIGURES = flags.DEFINE_bool(
+  'figures', False, 'Draw the sample figures of G-data sets in --output_dir.'
+)
+_RAW_DIR = flags.DEFINE_string(
+  'raw_dir',
+  None,
+  'Directory of official files, <raw_dir>/<name>/<file>; by default the'
+  ' environment variable AEN_RAW_DIR. Without it TFDS downloads.',
+)
+_DATA_DIR = flags.DEFINE_string(
+  'data_dir', None, 'Where TFDS keeps data, by default ~/tensorflow_datasets.'
+)
+_OUTPUT_DIR = flags.DEFINE_string(
+  'output_dir', 'datasets', 'Where .npz files and figures are written.'
+)
+_PARTIAL = flags.DEFINE_bool(
+  'partial', False, 'Accept a part of a set; the file name then says so.'
+)
+_MAX_EXAMPLES = flags.DEFINE_integer(
+  'max_examples',
+  None,
+  'At most so many images per split, for trying things out; with'
+  ' --format=tfds, give it a --data_dir of its own.',
+  lower_bound=1,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+  """What to make of which data sets."""
+
+  names: tuple[str, ...]
+  format: str
+  figures: bool
+  output_dir: str
+  places: datasets.Places
+  max_examples: int | None = None
+
+
+def make(config: Config) -> list[str]:
+  """Makes everything that was asked for; returns what was written."""
+  written = []
+  for name in config.names:
+    if config.format in ('tfds', 'both'):
+      written.append(
+        datasets.prepare_tfds(
+          name, config.places, max_examples=config.max_examples
+        )
+      )
+    if config.format in ('npz', 'both'):
+      written.append(
+        datasets.write_npz(
+          name,
+          config.places,
+          config.output_dir,
+          max_examples=config.max_examples,
+        )
+      )
+    if config.figures:
+      written += datasets.draw_samples(name, config.places, config.output_dir)
+  return [str(path) for path in written]
+
+
+def main(argv: Sequence[str]) -> None:
+  """Turns flags into a config, makes the data sets, says where they are."""
+  if len(argv) > 1:
+    raise app.UsageError(f'unexpected arguments {argv[1:]}; use --dataset')
+  config = Config(
+    names=tuple(_DATASET.value),
+    format=_FORMAT.value,
+    figures=_FIGURES.value,
+    output_dir=_OUTPUT_DIR.value,
+    places=datasets.Places(
+      raw_dir=_RAW_DIR.value,
+      data_dir=_DATA_DIR.value,
+      partial=_PARTIAL.value,
+    ),
+    max_examples=_MAX_EXAMPLES.value,
+  )
+  for path in make(config):
+    print(f'wrote {path}')
+
+
+if __name__ == '__main__':
+  app.run(main)
