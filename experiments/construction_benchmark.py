@@ -33,12 +33,19 @@ from aen.orbits import elements
 # Beyond this, tables take gigabytes, and longer than any other limit.
 _MAX_TABLE_ENTRIES = 10**8
 _QUICK_LIMIT = 10.0  # seconds
+FAMILIES = ('784×400', 'single', 'product')
 
 _QUICK = flags.DEFINE_bool(
   'quick',
   False,
   'At most 10^5 points and |G| = 10^3, no run of the paper’s'
   f' algorithms longer than {_QUICK_LIMIT:.0f} s.',
+)
+_MAX_POINTS = flags.DEFINE_integer(
+  'max_points', 10**7, 'The largest N.', lower_bound=10**3
+)
+_FAMILIES = flags.DEFINE_multi_enum(
+  'families', list(FAMILIES), list(FAMILIES), 'What acts on the points.'
 )
 _OUT = flags.DEFINE_string(
   'out', 'runs/construction_benchmark', 'Folder for the table and the figure.'
@@ -61,10 +68,12 @@ _METHODS = ('alg2', 'listing', 'alg1', 'aen')
 class Config:
   """What to measure."""
 
-  quick: bool
-  out: pathlib.Path
+  families: tuple[str, ...]
+  max_points: int
+  max_group: int  # the power of ten that |G| reaches
   limit: float
   repeats: int
+  out: pathlib.Path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +101,21 @@ class Timing:
 
 
 def cases(config: Config) -> Iterator[Case]:
-  """Yields the paper's layer, then single groups and products by size."""
+  """Yields the cases of the families that are asked for."""
+  if '784×400' in config.families:
+    yield from _paper_layer()
+  for exponent in range(3, round(math.log10(config.max_points)) + 1):
+    if 'single' in config.families:
+      yield _single(10**exponent, 2)
+    for digits in range(1, min(exponent, config.max_group) + 1):
+      if 'single' in config.families:
+        yield _single(10**exponent, 10**digits)
+      if 'product' in config.families:
+        yield _product(exponent, digits)
+
+
+def _paper_layer() -> Iterator[Case]:
+  """Each of the twelve symmetries, then all of them, on 784×400 weights."""
   moves = {
     name: aen.pair(
       aen.permutation(name, (28, 28)), aen.permutation(name, (20, 20))
@@ -105,11 +128,6 @@ def cases(config: Config) -> Iterator[Case]:
   yield Case(
     '784×400', 'all twelve', list(moves.values()), tuple(orders.values()), None
   )
-  for exponent in range(3, 6 if config.quick else 8):
-    yield _single(10**exponent, 2)
-    for digits in range(1, min(exponent, 3 if config.quick else 4) + 1):
-      yield _single(10**exponent, 10**digits)
-      yield _product(exponent, digits)
 
 
 def _single(num_points: int, order: int) -> Case:
@@ -230,10 +248,7 @@ def _tables(generators: list[np.ndarray], size: int) -> list[list[int]]:
 
 def rows(config: Config) -> list[dict[str, object]]:
   """Measures every case; prints a line each as it comes."""
-  watch = Stopwatch(
-    min(config.limit, _QUICK_LIMIT) if config.quick else config.limit,
-    config.repeats,
-  )
+  watch = Stopwatch(config.limit, config.repeats)
   results = []
   print(
     f'{"case":38} {"N":>9} {"|G|":>6} {"Σ|Gᵢ|":>6} {"list G":>9}'
@@ -386,7 +401,8 @@ def run(config: Config) -> None:
     writer = csv.DictWriter(file, results[0])
     writer.writeheader()
     writer.writerows(results)
-  draw(results, config.out / 'construction.png')
+  if {'single', 'product'} <= set(config.families):
+    draw(results, config.out / 'construction.png')
   networks, seconds = lattice_seconds()
   print(
     f'\n4096 states of 784→400→400 are {networks} networks: {seconds:.1f} s'
@@ -402,8 +418,16 @@ def run(config: Config) -> None:
 
 def main(_: list[str]) -> None:
   """Flags to config to one call."""
+  quick = _QUICK.value
   run(
-    Config(_QUICK.value, pathlib.Path(_OUT.value), _LIMIT.value, _REPEATS.value)
+    Config(
+      families=tuple(_FAMILIES.value),
+      max_points=min(_MAX_POINTS.value, 10**5 if quick else 10**7),
+      max_group=3 if quick else 4,
+      limit=min(_LIMIT.value, _QUICK_LIMIT) if quick else _LIMIT.value,
+      repeats=_REPEATS.value,
+      out=pathlib.Path(_OUT.value),
+    )
   )
 
 

@@ -42,6 +42,13 @@ _REPEATS = flags.DEFINE_integer(
 _BACKWARD = flags.DEFINE_bool(
   'backward', False, 'Time other ways to sum gradients as well.'
 )
+_SETS = flags.DEFINE_multi_string(
+  'symmetries',
+  None,
+  'Symmetry sets to time, names joined by +, such as'
+  ' --symmetries=rotation+vertical_flip; each symmetry alone and some sets by'
+  ' default.',
+)
 _OUT = flags.DEFINE_string(
   'out', 'runs/layer_benchmark', 'Folder for the table.'
 )
@@ -65,6 +72,7 @@ Kernel = Callable[[jax.Array], jax.Array]
 class Config:
   """What to measure."""
 
+  sets: tuple[tuple[str, ...], ...]
   batches: tuple[int, ...]
   repeats: int
   backward: bool
@@ -263,7 +271,7 @@ def run(config: Config) -> None:
   """Measures, prints and writes the table."""
   rows = []
   for batch in config.batches:
-    for names in SETS:
+    for names in config.sets:
       label = 'all twelve' if len(names) == 12 else ' + '.join(names) or 'none'
       print(f'batch {batch:3}  {label:58}', end='', flush=True)
       result = measure(names, batch, config)
@@ -312,10 +320,11 @@ def main(_: list[str]) -> None:
   """Flags to config to one call."""
   run(
     Config(
-      tuple(_BATCHES.value),
-      _REPEATS.value,
-      _BACKWARD.value,
-      pathlib.Path(_OUT.value),
+      sets=tuple(tuple(s.split('+')) for s in _SETS.value or ()) or SETS,
+      batches=tuple(_BATCHES.value),
+      repeats=_REPEATS.value,
+      backward=_BACKWARD.value,
+      out=pathlib.Path(_OUT.value),
     )
   )
 

@@ -1,10 +1,5 @@
 """experiments/make_dataset.py, run for real."""
 
-import importlib.util
-import pathlib
-import sys
-
-from absl import flags
 from absl.testing import flagsaver
 import numpy as np
 from PIL import Image
@@ -12,20 +7,12 @@ import pytest
 
 import aen
 from aen import datasets
-
-ROOT = pathlib.Path(__file__).parents[1]
+from tests import launchers
 
 
 @pytest.fixture(scope='module')
 def launcher():
-  path = ROOT / 'experiments' / 'make_dataset.py'
-  spec = importlib.util.spec_from_file_location('make_dataset', path)
-  module = importlib.util.module_from_spec(spec)
-  sys.modules['make_dataset'] = module
-  spec.loader.exec_module(module)
-  if not flags.FLAGS.is_parsed():
-    flags.FLAGS(['make_dataset'])
-  return module
+  return launchers.load('make_dataset')
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,54 @@
+import csv
+
+from absl.testing import flagsaver
+import pytest
+
+from tests import launchers
+
+
+@pytest.fixture(scope='module')
+def benchmark():
+  return launchers.load('construction_benchmark')
+
+
+def read(path):
+  with open(path) as file:
+    return list(csv.DictReader(file))
+
+
+def test_a_small_run_writes_its_table_and_figure(benchmark, tmp_path, capsys):
+  with flagsaver.flagsaver(
+    out=str(tmp_path),
+    families=['single', 'product'],
+    max_points=1000,
+    repeats=1,
+    quick=True,
+  ):
+    benchmark.main([])
+  rows = read(tmp_path / 'construction.csv')
+  assert {row['family'] for row in rows} == {'single', 'product'}
+  assert {row['num_points'] for row in rows} == {'1000'}
+  assert {row['group_order'] for row in rows} == {'2', '10', '100', '1000'}
+  assert all(float(row['aen_seconds']) > 0 for row in rows)
+  assert (tmp_path / 'construction.png').stat().st_size > 10_000
+  assert (
+    '4096 states of 784→400→400 are 216 networks' in capsys.readouterr().out
+  )
+
+
+def test_long_runs_are_predicted_and_not_run(benchmark):
+  watch = benchmark.Stopwatch(limit=1.0, repeats=1)
+  timing, result = watch.run('alg1', 10**9, 1, lambda: pytest.fail('it ran'))
+  assert not timing.measured
+  assert timing.seconds > 1.0
+  assert result is None
+  timing, result = watch.run('alg1', 1, 10**12, lambda: pytest.fail('it ran'))
+  assert not timing.measured
+
+
+def test_disagreement_is_noticed(benchmark):
+  case = benchmark._single(1000, 10)
+  labels = benchmark.aen.orbits(case.generators, 1000)
+  benchmark._check(labels, labels)
+  with pytest.raises(AssertionError, match='disagree'):
+    benchmark._check(labels + 1, labels)
