@@ -217,24 +217,31 @@ def _actions_key(actions: Sequence[_Action], shape: tuple[int, int]) -> str:
 
 
 _memory: collections.OrderedDict[str, np.ndarray] = collections.OrderedDict()
+_memory_bytes = 0
 
 
 def _remember(key: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
   """Keeps the partitions used last in memory, up to a number of bytes."""
-  if key not in _memory:
-    labels = compute()
-    labels.flags.writeable = False
+  global _memory_bytes
+  if key in _memory:
+    _memory.move_to_end(key)
+    return _memory[key]
+  labels = compute()
+  labels.flags.writeable = False
+  if key not in _memory:  # a single symmetry is remembered while it is computed
     _memory[key] = labels
-  _memory.move_to_end(key)
-  labels = _memory[key]
-  while sum(kept.nbytes for kept in _memory.values()) > MEMORY_CACHE_BYTES:
-    _memory.popitem(last=False)
+    _memory_bytes += labels.nbytes
+  while _memory_bytes > MEMORY_CACHE_BYTES:
+    _, forgotten = _memory.popitem(last=False)
+    _memory_bytes -= forgotten.nbytes
   return labels
 
 
 def clear_memory_cache() -> None:
   """Forgets all partitions in memory; what is on disk stays."""
+  global _memory_bytes
   _memory.clear()
+  _memory_bytes = 0
 
 
 def _stored(
