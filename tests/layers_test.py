@@ -153,7 +153,7 @@ def test_output_variance_is_the_dense_layers():
   def ours(shared):
     def mean_square(key):
       x_key, init_key = jax.random.split(key)
-      x = jax.random.normal(x_key, (16, 8, 8))
+      x = jax.random.normal(x_key, (2, 8, 8))
       rngs = {'params': init_key}
       return jnp.mean(layer.apply(shared, x, rngs=rngs, mutable=True)[0] ** 2)
 
@@ -163,7 +163,7 @@ def test_output_variance_is_the_dense_layers():
   @jax.vmap
   def flax(key):
     x_key, init_key = jax.random.split(key)
-    x = jax.random.normal(x_key, (16, 64))
+    x = jax.random.normal(x_key, (2, 64))
     return jnp.mean(nn.Dense(16).init_with_output(init_key, x)[0] ** 2)
 
   expected = flax(keys).mean()
