@@ -137,6 +137,11 @@ class EquivariantDense(nn.Module):
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
     self.in_shape = as_shape(self.in_shape)
     self.out_shape = as_shape(self.out_shape)
+    if self.features is not None and self.features < 1:
+      raise ValueError(
+        f'features must be at least 1, or None for no channels, got'
+        f' {self.features}'
+      )
     for symmetry in self.symmetries:  # raises where one cannot act
       permutation(symmetry, self.in_shape)
       if not self.invariant:

@@ -16,6 +16,7 @@ import hashlib
 import os
 import pathlib
 import tempfile
+import threading
 import warnings
 
 import numpy as np
@@ -216,32 +217,55 @@ def _actions_key(actions: Sequence[_Action], shape: tuple[int, int]) -> str:
   return hashlib.sha256(b'|'.join(parts)).hexdigest()
 
 
-_memory: collections.OrderedDict[str, np.ndarray] = collections.OrderedDict()
-_memory_bytes = 0
+class _Memory:
+  """The partitions used last, up to a number of bytes."""
+
+  def __init__(self) -> None:
+    self._kept: collections.OrderedDict[str, np.ndarray] = (
+      collections.OrderedDict()
+    )
+    self._num_bytes = 0
+    self._lock = threading.Lock()
+
+  def __len__(self) -> int:
+    return len(self._kept)
+
+  def get(self, key: str) -> np.ndarray | None:
+    with self._lock:
+      if key in self._kept:
+        self._kept.move_to_end(key)
+      return self._kept.get(key)
+
+  def put(self, key: str, labels: np.ndarray) -> None:
+    with self._lock:
+      if key not in self._kept:
+        self._kept[key] = labels
+        self._num_bytes += labels.nbytes
+      while self._num_bytes > MEMORY_CACHE_BYTES:
+        _, forgotten = self._kept.popitem(last=False)
+        self._num_bytes -= forgotten.nbytes
+
+  def clear(self) -> None:
+    with self._lock:
+      self._kept.clear()
+      self._num_bytes = 0
+
+
+_memory = _Memory()
 
 
 def _remember(key: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
-  """Keeps the partitions used last in memory, up to a number of bytes."""
-  global _memory_bytes
-  if key in _memory:
-    _memory.move_to_end(key)
-    return _memory[key]
-  labels = compute()
-  labels.flags.writeable = False
-  if key not in _memory:  # a single symmetry is remembered while it is computed
-    _memory[key] = labels
-    _memory_bytes += labels.nbytes
-  while _memory_bytes > MEMORY_CACHE_BYTES:
-    _, forgotten = _memory.popitem(last=False)
-    _memory_bytes -= forgotten.nbytes
+  labels = _memory.get(key)
+  if labels is None:
+    labels = compute()
+    labels.flags.writeable = False
+    _memory.put(key, labels)
   return labels
 
 
 def clear_memory_cache() -> None:
   """Forgets all partitions in memory; what is on disk stays."""
-  global _memory_bytes
   _memory.clear()
-  _memory_bytes = 0
 
 
 def _stored(

@@ -432,6 +432,8 @@ def test_impossible_layers_are_errors_when_they_are_made(arguments, says):
 
 
 def test_wrong_inputs_are_errors():
+  with pytest.raises(ValueError, match='features must be at least 1'):
+    aen.EquivariantDense((), (4, 4), (2, 2), features=0)
   layer = aen.EquivariantDense((), (4, 4), (2, 2))
   with pytest.raises(ValueError, match=r'x of shape \[\.\.\., 4, 4\], got'):
     layer.init(jax.random.key(0), jnp.ones((5, 16)))

@@ -1,3 +1,4 @@
+import concurrent.futures
 import errno
 import functools
 import os
@@ -268,6 +269,20 @@ def test_memory_is_bounded(monkeypatch):
   for name in aen.SYMMETRIES:
     aen.dense_sharing((name,), (8, 8), (4, 4))
   assert len(sharing._memory) == 3
+  sharing.clear_memory_cache()
+
+
+def test_threads_may_share_the_caches(monkeypatch):
+  sharing.clear_memory_cache()
+  monkeypatch.setattr(sharing, 'MEMORY_CACHE_BYTES', 2 * 4 * 64 * 16)
+  names = list(aen.SYMMETRIES) * 20
+
+  def key(name):
+    return aen.dense_sharing((name,), (8, 8), (4, 4)).key
+
+  with concurrent.futures.ThreadPoolExecutor(8) as pool:
+    found = dict(zip(names, pool.map(key, names), strict=True))
+  assert found == {name: key(name) for name in aen.SYMMETRIES}
   sharing.clear_memory_cache()
 
 
