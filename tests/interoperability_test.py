@@ -12,6 +12,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 import aen
+from tests.precision import enable_x64
 
 ROTATION = {'symmetries': ('rotation',), 'in_shape': (8, 8)}
 
@@ -89,7 +90,7 @@ def test_jit_vmap_grad_checkpoint(foreign):
 
 def test_gradients_against_finite_differences():
   layer = aen.EquivariantDense(**ROTATION, out_shape=(4, 4))
-  with jax.enable_x64(True):
+  with enable_x64(True):
     x = jax.random.normal(jax.random.key(0), (2, 8, 8), jnp.float64)
     params = layer.init(jax.random.key(1), x)
     params = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), params)

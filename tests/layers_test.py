@@ -8,6 +8,7 @@ import optax
 import pytest
 
 import aen
+from tests.precision import enable_x64
 
 GRIDS = [
   ((28, 28), (20, 20)),
@@ -94,7 +95,7 @@ def test_equivariance_before_and_after_training(kind, in_shape, out_shape, x64):
   )
   names = [n for n in aen.SYMMETRIES if acts_on(n, in_shape)]
   assert len(names) == 12 or in_shape == (6, 4)
-  with jax.enable_x64(x64):
+  with enable_x64(x64):
     layer = make(())
     x = inputs(layer, dtype)
     init, apply, train = compiled(layer, x)
