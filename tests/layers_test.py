@@ -30,7 +30,6 @@ SETS = [
 LAYERS = {
   'plain': {},
   'channels': {'features': 3},
-  'no bias': {'use_bias': False},
   'invariant': {'invariant': True},
 }
 
@@ -116,6 +115,15 @@ def test_equivariance_before_and_after_training(kind, in_shape, out_shape, x64):
           x=x,
           tolerance=1e-12 if x64 else 1e-5,
         )
+
+
+def test_without_bias():
+  layer = aen.EquivariantDense(('rotation',), (8, 8), (4, 4), use_bias=False)
+  variables = layer.init(jax.random.key(0), inputs(layer))
+  assert set(variables['params']) == {'kernel'}
+  assert set(aen.to_dense(layer, variables)) == {'kernel'}
+  assert not layer.apply(variables, np.zeros((1, 8, 8))).any()
+  assert set(aen.expand(layer, variables, layer)) == {'kernel'}
 
 
 def test_the_checks_notice_a_broken_layer():
