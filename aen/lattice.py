@@ -85,6 +85,10 @@ class Lattice:
 
   def shortest(self, network: int) -> list[tuple[str, ...]]:
     """Returns all shortest names of a network, its representative first."""
+    if not 0 <= network < len(self):
+      raise ValueError(
+        f'a network is a number from 0 to {len(self) - 1}, got {network}'
+      )
     states = np.flatnonzero(self.index == network)
     sizes = np.bitwise_count(states)
     return [self.names(int(s)) for s in states[sizes == sizes.min()]]
@@ -142,6 +146,11 @@ def lattice(
       f'a lattice lists all 2^K states of K symmetries and takes at most'
       f' {MAX_SYMMETRIES}, got {len(symmetries)}; leave some out, or search'
       ' with a strategy that needs no table'
+    )
+  if np.ndim(grids) == 0 or any(np.ndim(grid) == 0 for grid in grids):
+    raise ValueError(
+      'grids must be a list of grids, such as [(28, 28), (20, 20)], got'
+      f' {grids!r}'
     )
   grids = tuple(as_shape(grid) for grid in grids)
   if len(grids) < 2:

@@ -12,7 +12,6 @@ Legend: N input points, M output points, C input channels, F features, W free
 weights.
 """
 
-from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import math
@@ -63,6 +62,9 @@ def shared_dense(
   >>> shared_dense(x, jnp.array([10.0, 1.0]), swap).tolist()
   [12.0, 21.0]
   """
+  x, weights = jnp.asarray(x), jnp.asarray(weights)
+  if (bias is None) != (bias_index is None):
+    raise ValueError('bias and bias_index go together: give both, or neither')
   if weights.ndim not in (1, 3) or index.ndim != 2:
     raise ValueError(
       'shared_dense needs weights [W] or [W, C, F] and an index [N, M], got'
@@ -82,10 +84,26 @@ def shared_dense(
 
 def _kernel(weights: Array, index: Array) -> Array:
   """Returns the kernel, [N, M] or [N, M, C, F]."""
-  if isinstance(index, np.ndarray) and int(index.max()) + 1 == index.size:
-    # No two entries share a weight, and labels number entries in order.
-    return weights[: index.size].reshape(*index.shape, *weights.shape[1:])
+  if isinstance(index, np.ndarray):
+    num_used = int(index.max()) + 1
+    if num_used > weights.shape[0]:
+      raise ValueError(
+        f'the index uses {num_used} weights, got {weights.shape[0]}'
+      )
+    if num_used == index.size and np.array_equal(
+      index.ravel(), np.arange(index.size)
+    ):  # every entry has a weight of its own
+      return weights[:num_used].reshape(*index.shape, *weights.shape[1:])
   return weights[index]
+
+
+def positive(value: Any, name: str) -> int:
+  """Returns a whole number of at least 1, or says what is wrong with it."""
+  if not isinstance(value, int | np.integer) or value < 1:
+    raise ValueError(
+      f'{name} must be a whole number of at least 1, got {value!r}'
+    )
+  return int(value)
 
 
 class EquivariantDense(nn.Module):
@@ -137,11 +155,10 @@ class EquivariantDense(nn.Module):
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
     self.in_shape = as_shape(self.in_shape)
     self.out_shape = as_shape(self.out_shape)
-    if self.features is not None and self.features < 1:
-      raise ValueError(
-        f'features must be at least 1, or None for no channels, got'
-        f' {self.features}'
-      )
+    if self.features is not None:
+      self.features = positive(self.features, 'features')
+    if self.max_weights is not None:
+      self.max_weights = positive(self.max_weights, 'max_weights')
     for symmetry in self.symmetries:  # raises where one cannot act
       permutation(symmetry, self.in_shape)
       if not self.invariant:
@@ -166,6 +183,7 @@ class EquivariantDense(nn.Module):
   @nn.compact
   def __call__(self, x: Array) -> jax.Array:
     """Applies the layer to x [..., *in_shape] or [..., *in_shape, C]."""
+    x = jnp.asarray(x)
     batch, channels = self._split_shape(x.shape)
     num_in, num_out = math.prod(self.in_shape), math.prod(self.out_shape)
     index, bias_index, num_weights, num_biases = self._index()
@@ -193,7 +211,7 @@ class EquivariantDense(nn.Module):
       weights,
       index,
       bias,
-      bias_index,
+      bias_index if self.use_bias else None,
       self.precision,
     )
     return y.reshape(*batch, *self.out_shape, *y.shape[len(batch) + 1 :])
@@ -210,12 +228,8 @@ class EquivariantDense(nn.Module):
       expected = ', '.join(map(str, self.in_shape))
       raise ValueError(
         f'EquivariantDense with features={self.features} needs x of shape [...,'
-        f' {expected}{", C" * num_channel_axes}], got {shape}; '
-        + (
-          'set features to give every point channels'
-          if self.features is None
-          else 'leave features out if points have no channels'
-        )
+        f' {expected}{", C" * num_channel_axes}], got {shape}; reshape x, or'
+        ' change in_shape (or features, which gives every point channels)'
       )
     return shape[:grid_start], shape[grid_end:]
 
@@ -291,26 +305,29 @@ def sharing_variables(module: nn.Module) -> dict[str, Any]:
   parameters, what `module` would: so one compiled program serves all networks,
   and collections of several stack for `jax.vmap`.
   """
-  return {'sharing': _per_layer(module, _layer_sharing)}
+
+  def collection(layer: nn.Module) -> dict[str, Any]:
+    if layers := _sublayers(layer):
+      return {name: collection(each) for name, each in layers.items()}
+    if isinstance(layer, nn.Dense):
+      return {}
+    own = layer.sharing()
+    return {'kernel': jnp.asarray(own.kernel), 'bias': jnp.asarray(own.bias)}
+
+  return {'sharing': collection(module)}
 
 
-def _layer_sharing(layer: nn.Module) -> dict[str, jax.Array]:
-  if not isinstance(layer, EquivariantDense):
-    return {}
-  own = layer.sharing()
-  return {'kernel': jnp.asarray(own.kernel), 'bias': jnp.asarray(own.bias)}
-
-
-def _per_layer(
-  module: nn.Module, function: Callable[..., Any], *trees: Params
-) -> Any:
-  """Applies a function to a layer, or to each named layer of a network."""
-  if not hasattr(module, 'sublayers'):
-    return function(module, *trees)
-  return {
-    name: _per_layer(layer, function, *(tree[name] for tree in trees))
-    for name, layer in module.sublayers().items()
-  }
+def _sublayers(module: nn.Module) -> dict[str, nn.Module]:
+  """Returns a network's layers by name; none for a layer."""
+  if hasattr(module, 'sublayers'):
+    return module.sublayers()
+  if not isinstance(module, EquivariantDense | nn.Dense):
+    raise ValueError(
+      'expected an EquivariantDense or a network of them (EquivariantMLP), got'
+      f' {type(module).__name__}; take the EquivariantDense layers in it one by'
+      ' one, each with its own parameters'
+    )
+  return {}
 
 
 def to_dense(module: nn.Module, variables: Params) -> dict[str, Any]:
@@ -326,17 +343,33 @@ def to_dense(module: nn.Module, variables: Params) -> dict[str, Any]:
     by the layers' names.
   """
   params = variables.get('params', variables)
-  return _per_layer(module, _layer_to_dense, params)
-
-
-def _layer_to_dense(layer: nn.Module, params: Params) -> dict[str, jax.Array]:
-  if not isinstance(layer, EquivariantDense):
+  if layers := _sublayers(module):
+    _check_names(layers, params, 'parameters')
+    return {n: to_dense(layer, params[n]) for n, layer in layers.items()}
+  if isinstance(module, nn.Dense):
     return dict(params)
-  own = layer.sharing()
+  own = module.sharing()
+  names = {'kernel', 'bias'} if module.use_bias else {'kernel'}
+  expected = module.max_weights or own.num_weights
+  if set(params) != names or params['kernel'].shape[0] != expected:
+    raise ValueError(
+      f'{module!r} has parameters {sorted(names)} and {expected} weights in its'
+      f' kernel, got {jax.tree.map(jnp.shape, dict(params))}; these belong to'
+      ' another layer'
+    )
   plain = {'kernel': _plain_kernel(params['kernel'], own.kernel)}
-  if 'bias' in params:
+  if module.use_bias:
     plain['bias'] = jnp.asarray(params['bias'])[own.bias].ravel()
   return plain
+
+
+def _check_names(
+  layers: Mapping[str, Any], others: Mapping[str, Any], what: str
+) -> None:
+  if set(layers) != set(others):
+    raise ValueError(
+      f'expected {what} of the layers {sorted(layers)}, got {sorted(others)}'
+    )
 
 
 def expand(
@@ -352,39 +385,72 @@ def expand(
     target: A module of the same shapes with fewer symmetries.
 
   Returns:
-    Parameters for the target.
+    Parameters for the target: `target.apply({'params': …}, x)`.
 
   Raises:
-    ValueError: The target cannot be that function: it has a symmetry that the
-      source lacks.
+    ValueError: The target cannot be that function: its shapes differ, or it has
+      a symmetry that the source lacks.
   """
-  return _per_layer(target, _layer_from_dense, to_dense(source, variables))
+  params = variables.get('params', variables)
+  if layers := _sublayers(target):
+    parts = _sublayers(source)
+    _check_names(layers, parts, 'a source')
+    _check_names(parts, params, 'parameters')
+    return {n: expand(parts[n], params[n], layers[n]) for n in layers}
+  plain = to_dense(source, params)
+  if isinstance(target, nn.Dense):
+    return _plain_for(target, plain)
+  _check_refines(source, target, plain['kernel'].shape)
+  own, features = target.sharing(), target.features or 1
+  num_weights = target.max_weights or own.num_weights
+  kernel = _first_entries(plain['kernel'], own.kernel, num_weights, features)
+  expanded = {'kernel': kernel if target.features else kernel[:, 0, 0]}
+  if target.use_bias:
+    num_biases = own.bias.size if target.max_weights else own.num_biases
+    first = _first_positions(own.bias, num_biases)
+    bias = plain.get('bias', jnp.zeros(own.bias.size * features))
+    bias = bias.reshape(own.bias.size, features)
+    bias = jnp.take(bias, first, axis=0, mode='fill', fill_value=0)
+    expanded['bias'] = bias if target.features else bias[:, 0]
+  elif 'bias' in plain:
+    raise ValueError(f'{target!r} has no bias and cannot hold the given one')
+  return expanded
 
 
-def _layer_from_dense(layer: nn.Module, plain: Params) -> dict[str, jax.Array]:
-  if not isinstance(layer, EquivariantDense):
-    return dict(plain)
-  own = layer.sharing()
-  features = layer.features or 1
-  num_weights = layer.max_weights or own.num_weights
-  if plain['kernel'].shape[1] != own.bias.size * features:
+def _plain_for(target: nn.Dense, plain: Params) -> dict[str, jax.Array]:
+  if plain['kernel'].shape[1] != target.features:
     raise ValueError(
-      f'expand needs layers of the same shapes, got a kernel of shape'
-      f' {plain["kernel"].shape} for {layer!r}'
+      f'expand needs layers of the same shapes, got {plain["kernel"].shape[1]}'
+      f' outputs for a Dense layer of {target.features}'
     )
-  weights = _first_entries(plain['kernel'], own.kernel, num_weights, features)
-  params = {'kernel': weights if layer.features else weights[:, 0, 0]}
-  if 'bias' in plain:
-    _, first = np.unique(own.bias, return_index=True)
-    if layer.max_weights:
-      first = np.pad(first, (0, own.bias.size - first.size))
-    bias = plain['bias'].reshape(own.bias.size, features)[first]
-    params['bias'] = bias if layer.features else bias[:, 0]
-  back = _layer_to_dense(layer, params)
-  if any(not np.array_equal(back[name], plain[name]) for name in plain):
-    names = ', '.join(s.name for s in layer.symmetries)
+  return dict(plain)
+
+
+def _check_refines(
+  source: nn.Module, target: EquivariantDense, plain_shape: tuple[int, ...]
+) -> None:
+  """Raises unless entries that the target shares are shared in the source."""
+  own = target.sharing()
+  num_in, num_out = own.kernel.shape
+  same_grids = (
+    plain_shape[1] == num_out * (target.features or 1)
+    and plain_shape[0] % num_in == 0
+    and (target.features is not None or plain_shape[0] == num_in)
+  )
+  if isinstance(source, EquivariantDense):
+    given = source.sharing()
+    same_grids &= given.kernel.shape == own.kernel.shape
+  else:
+    given = sharing_lib.dense_sharing((), num_in, num_out)
+  if not same_grids:
     raise ValueError(
-      f'a layer equivariant to {names} cannot be the given function, which is'
-      ' not; expand from more symmetry to less'
+      f'expand needs layers of the same shapes, got a kernel {plain_shape} for'
+      f' {target!r}'
     )
-  return params
+  for mine, theirs in ((own.kernel, given.kernel), (own.bias, given.bias)):
+    first = _first_positions(mine, int(mine.max()) + 1)[mine.ravel()]
+    if not np.array_equal(theirs.ravel()[first], theirs.ravel()):
+      raise ValueError(
+        f'{target!r} shares weights that the source keeps apart, so it cannot'
+        ' be the same function; expand from more symmetry to less'
+      )

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from collections.abc import Sequence
 import math
+from typing import Any
 
 from flax import linen as nn
 from flax.linen import initializers
@@ -10,6 +11,7 @@ from flax.typing import Dtype
 from flax.typing import Initializer
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from aen import layers
 from aen import symmetries as symmetries_lib
@@ -30,9 +32,9 @@ class EquivariantMLP(nn.Module):
   equal weight to points of one orbit ('invariant': the answers do not change
   when the image is moved).
 
-  Maps x [..., *in_shape], or x [..., *in_shape, C] with `features`, to logits
-  [..., num_classes]. Colour images without `features`: let the channels be an
-  axis of `in_shape`.
+  Maps x [..., *in_shape] to logits [..., num_classes]; with `features`, maps
+  x [B, *in_shape] or [B, *in_shape, C] to logits [B, num_classes]. Colour
+  images without `features`: let the channels be an axis of `in_shape`.
 
   Attributes:
     symmetries: Names, functions of an array, `Symmetry` objects, or a mix.
@@ -41,7 +43,7 @@ class EquivariantMLP(nn.Module):
     hidden_shapes: The grid of each hidden layer.
     features: Channels at each hidden point: one number, one per hidden layer,
       or None for no channels.
-    width_matched: Chooses `features` so that the network has as many weights as
+    width_matched: Chooses features so that the network has as many weights as
       it would without symmetries: is it the symmetry that helps, or having
       fewer weights? Of the paper's 216 networks 199 match to 1 %, and the worst
       (one quarter scramble alone) to 6.4 %; `num_weights()` tells.
@@ -74,6 +76,13 @@ class EquivariantMLP(nn.Module):
   def __post_init__(self) -> None:
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
     self.in_shape = as_shape(self.in_shape)
+    if not isinstance(self.hidden_shapes, Sequence) or any(
+      not isinstance(grid, Sequence) for grid in self.hidden_shapes
+    ):
+      raise ValueError(
+        'hidden_shapes must be one grid per hidden layer, such as'
+        f' ((20, 20), (20, 20)) or ((400,),), got {self.hidden_shapes!r}'
+      )
     self.hidden_shapes = tuple(as_shape(grid) for grid in self.hidden_shapes)
     for symmetry in self.symmetries:  # raises where one cannot act
       for grid in (self.in_shape, *self.hidden_shapes):
@@ -83,32 +92,28 @@ class EquivariantMLP(nn.Module):
       raise ValueError('an EquivariantMLP needs at least one hidden layer')
     if self.head not in HEADS:
       raise ValueError(f'head must be one of {HEADS}, got {self.head!r}')
-    if self.width_matched and self.features is None:
-      self.features = _matched_features(self)
-    if isinstance(self.features, int):
-      self.features = (self.features,) * depth
-    elif self.features is not None:
-      self.features = tuple(self.features)
-      if len(self.features) != depth:
-        raise ValueError(
-          f'features must be one number, or one per hidden layer ({depth}), got'
-          f' {self.features}'
-        )
+    self.num_classes = layers.positive(self.num_classes, 'num_classes')
+    if self.width_matched and self.features is not None:
+      raise ValueError(
+        'width_matched chooses the features itself; give one of the two'
+      )
+    if self.features is not None:
+      self.features = _one_each(self.features, depth, 'features')
     if self.max_weights is not None:
-      self.max_weights = tuple(self.max_weights)
       padded = depth + (self.head == 'invariant')
-      if len(self.max_weights) != padded:
-        raise ValueError(
-          f'max_weights must be one number per equivariant layer ({padded}),'
-          f' got {self.max_weights}'
-        )
+      self.max_weights = _one_each(self.max_weights, padded, 'max_weights')
     super().__post_init__()
 
-  @nn.nowrap  # so that it also works on a module that is not bound
+  @nn.nowrap  # so that these also work on a module that is not bound
+  def widths(self) -> tuple[int, ...] | None:
+    """Returns the channels of each hidden layer; None for no channels."""
+    return _matched_features(self) if self.width_matched else self.features
+
+  @nn.nowrap
   def sublayers(self) -> dict[str, nn.Module]:
     """Returns the layers by name, in order."""
     grids = (self.in_shape, *self.hidden_shapes)
-    features = self.features or (None,) * len(self.hidden_shapes)
+    features = self.widths() or (None,) * len(self.hidden_shapes)
     padding = iter(self.max_weights or ())
     common = dict(
       dtype=self.dtype,
@@ -135,7 +140,7 @@ class EquivariantMLP(nn.Module):
         self.symmetries,
         in_shape=grids[-1],
         out_shape=(self.num_classes,),
-        features=1 if self.features else None,
+        features=features[-1] and 1,
         invariant=True,
         max_weights=next(padding, None),
         name='head',
@@ -146,30 +151,42 @@ class EquivariantMLP(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps x [..., *in_shape] or [..., *in_shape, C] to logits."""
-    if self.features and x.shape[-len(self.in_shape) :] == self.in_shape:
-      x = x[..., None]
+    x = jnp.asarray(x)
     *hidden, head = self.sublayers().values()
+    has_channels = hidden[0].features is not None
+    if has_channels and x.ndim <= len(self.in_shape) + 1:
+      x = x[..., None]
     for layer in hidden:
       x = self.activation(layer(x))
     if self.head == 'dense':
-      num_axes = len(self.hidden_shapes[-1]) + bool(self.features)
+      num_axes = len(self.hidden_shapes[-1]) + has_channels
       return head(x.reshape(*x.shape[:-num_axes], -1))
     logits = head(x)
-    return logits[..., 0] if self.features else logits
+    return logits[..., 0] if has_channels else logits
 
   @nn.nowrap
   def num_weights(self, channels: int = 1) -> int:
     """Counts the free kernel weights, the head's among them.
 
     Args:
-      channels: The number of channels of the inputs, if there are `features`.
+      channels: The number of channels of the inputs, if the layers have any.
 
     Returns:
       The number that the paper's tables give, without biases.
     """
-    features = self.features or (1,) * len(self.hidden_shapes)
+    features = self.widths() or (1,) * len(self.hidden_shapes)
     per_pair = _weights_per_channel_pair(self)
     return _total_weights(per_pair, (channels, *features))
+
+
+def _one_each(value: Any, count: int, name: str) -> tuple[int, ...]:
+  """Returns one whole number per layer; a single number serves them all."""
+  numbers = (value,) * count if np.ndim(value) == 0 else tuple(value)
+  if len(numbers) != count:
+    raise ValueError(
+      f'{name} must be one number, or one per layer ({count}), got {value!r}'
+    )
+  return tuple(layers.positive(number, name) for number in numbers)
 
 
 def _weights_per_channel_pair(mlp: EquivariantMLP) -> list[int]:

@@ -37,42 +37,64 @@ def permutation(
   >>> permutation('horizontal_flip', (2, 3)).tolist()
   [2, 1, 0, 5, 4, 3]
   """
-  (symmetry,) = symmetries_lib.as_symmetries(symmetry)
-  shape = as_shape(shape)
-  num_points = math.prod(shape)
-  points = np.arange(num_points, dtype=np.int32)
-  try:
-    moved = np.asarray(symmetry(points.reshape(shape)))
-  except (IndexError, TypeError) as error:
+  found = symmetries_lib.as_symmetries(symmetry)
+  if len(found) != 1:
     raise ValueError(
-      f'{symmetry.name} cannot act on the grid {shape}: {error}'
-    ) from error
-  if moved.shape != shape:
-    raise ValueError(
-      f'{symmetry.name} must return an array of the shape it was given,'
-      f' expected {shape}, got {moved.shape}'
+      f'permutation takes one symmetry, got {len(found)}; call it for each'
     )
-  moved = moved.ravel()
-  if not _is_permutation(moved, num_points):
+  (symmetry,) = found
+  shape = as_shape(shape)
+  points = np.arange(math.prod(shape), dtype=np.int32)
+  moved = _apply(symmetry, points.reshape(shape))
+  if not _is_permutation(moved, points.size):
     raise ValueError(
       f'{symmetry.name} is no symmetry of the grid {shape}: a symmetry moves'
       ' every entry to a place of its own, but here entries are lost, doubled'
       ' or altered; rearrange the array without changing its values'
     )
+  if not np.array_equal(moved, _apply(symmetry, points.reshape(shape))):
+    raise ValueError(
+      f'{symmetry.name} moved the grid {shape} in two different ways when'
+      ' called twice; a symmetry must always do the same (no random numbers)'
+    )
   return moved.astype(np.int32)
+
+
+def _apply(symmetry: symmetries_lib.Symmetry, points: np.ndarray) -> np.ndarray:
+  """Returns the moved points, flat."""
+  try:
+    moved = symmetry(points)
+  except ValueError:
+    raise  # it says itself why it cannot act
+  except Exception as error:
+    raise ValueError(
+      f'{symmetry.name} cannot act on the grid {points.shape}:'
+      f' {type(error).__name__}: {error}'
+    ) from error
+  if np.shape(moved) != points.shape:
+    came = 'None' if moved is None else np.shape(moved)
+    raise ValueError(
+      f'{symmetry.name} must return an array of the shape it was given,'
+      f' expected {points.shape}, got {came}'
+    )
+  return np.asarray(moved).ravel()
 
 
 def as_shape(shape: Sequence[int] | int) -> tuple[int, ...]:
   """Returns a grid as a tuple of positive ints."""
-  sides = tuple(
-    int(side) for side in ((shape,) if np.ndim(shape) == 0 else shape)
-  )
-  if not sides or min(sides) < 1 or math.prod(sides) > MAX_POINTS:
+  sides = np.atleast_1d(np.asarray(shape))
+  if (
+    sides.dtype.kind not in 'iu'
+    or sides.ndim != 1
+    or not sides.size
+    or sides.min() < 1
+    or math.prod(sides.tolist()) > MAX_POINTS
+  ):
     raise ValueError(
-      'a grid is a tuple of positive sides with at most 2**31 - 1 points, got'
-      f' {shape!r}'
+      'a grid is a tuple of positive whole numbers with at most 2**31 - 1'
+      f' points, got {shape!r}'
     )
-  return sides
+  return tuple(sides.tolist())
 
 
 def _is_permutation(values: np.ndarray, num_points: int) -> bool:
@@ -97,7 +119,11 @@ def pair(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
   """
   perm_in = np.asarray(perm_in, np.int32)
   perm_out = np.asarray(perm_out, np.int32)
-  as_shape((perm_in.size, perm_out.size))
+  if perm_in.size * perm_out.size > MAX_POINTS:
+    raise ValueError(
+      f'{perm_in.size} inputs × {perm_out.size} outputs are more than 2**31 - 1'
+      ' kernel entries; use smaller grids, or channels (`features`) on them'
+    )
   rows = perm_in * np.int32(perm_out.size)
   return np.add.outer(rows, perm_out).ravel()
 

@@ -46,6 +46,13 @@ class Symmetry:
     compare=False, repr=False
   )
 
+  def __post_init__(self) -> None:
+    if not isinstance(self.name, str) or not callable(self.fn):
+      raise ValueError(
+        'a Symmetry is a name and a function of an array, got'
+        f' {self.name!r} and {self.fn!r}'
+      )
+
   def __call__(self, array: np.ndarray) -> np.ndarray:
     """Returns the array with its entries moved."""
     return self.fn(array)
@@ -143,10 +150,11 @@ def _as_symmetry(symmetry: SymmetryLike) -> Symmetry:
     return SYMMETRIES[symmetry]
   if callable(symmetry):
     name = getattr(symmetry, '__name__', '<lambda>')
-    # Functions without a name of their own are told apart by identity.
-    return Symmetry(
-      f'function_{id(symmetry):x}' if name == '<lambda>' else name, symmetry
-    )
+    if name == '<lambda>':  # no name of its own: told apart by identity
+      code = getattr(symmetry, '__code__', None)
+      line = f'_line_{code.co_firstlineno}' if code else ''
+      name = f'function{line}_{id(symmetry):x}'
+    return Symmetry(name, symmetry)
   raise ValueError(
     'a symmetry is a name, a function of an array or a Symmetry, got'
     f' {symmetry!r}'
@@ -164,6 +172,8 @@ def group(symmetries: SymmetryLike, ndim: int = 2) -> Group:
   ...                                                  'vertical_flip'))
   True
   """
+  if ndim < 1:
+    raise ValueError(f'ndim must be at least 1, got {ndim}')
   generators = [_matrix(s, ndim) for s in as_symmetries(symmetries)]
   found = {_flat(np.eye(ndim, dtype=np.int8))}
   frontier = list(found)

@@ -22,13 +22,13 @@ import pathlib
 import time
 from typing import Any
 
-from absl import app
 from absl import flags
 import matplotlib.pyplot as plt
 import numpy as np
 
 import aen
 from aen.orbits import elements
+from experiments import launch
 
 # Beyond this, tables take gigabytes, and longer than any other limit.
 _MAX_TABLE_ENTRIES = 10**8
@@ -432,4 +432,4 @@ def main(_: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  app.run(main)
+  launch.run(main)

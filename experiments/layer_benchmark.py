@@ -24,7 +24,6 @@ import statistics
 import time
 from typing import Any
 
-from absl import app
 from absl import flags
 from flax import linen as nn
 import jax
@@ -34,8 +33,11 @@ import optax
 
 import aen
 from aen.orbits import elements
+from experiments import launch
 
-_BATCHES = flags.DEFINE_multi_integer('batch', [64, 512], 'Batch sizes.')
+_BATCHES = flags.DEFINE_multi_integer(
+  'batch', [64, 512], 'Batch sizes.', lower_bound=1
+)
 _REPEATS = flags.DEFINE_integer(
   'repeats', 60, 'Steps of each variant; the median counts.', lower_bound=3
 )
@@ -330,4 +332,4 @@ def main(_: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  app.run(main)
+  launch.run(main)

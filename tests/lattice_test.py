@@ -170,6 +170,10 @@ def test_an_empty_table_and_users_own_symmetries():
 def test_errors():
   with pytest.raises(ValueError, match='at least one of outputs'):
     aen.lattice(SQUARE, [(4, 4)])
+  with pytest.raises(ValueError, match='grids must be a list of grids'):
+    aen.lattice(SQUARE, (6, 6))
+  with pytest.raises(ValueError, match='a number from 0 to 5, got 99'):
+    aen.lattice(SQUARE, [(4, 4), (4, 4)]).shortest(99)
   with pytest.raises(ValueError, match='at most 20, got 21'):
     aen.lattice([aen.Symmetry(f's{i}', abs) for i in range(21)], [(4,), (4,)])
   with pytest.raises(ValueError, match='rotation_scramble is not in this'):

@@ -194,7 +194,7 @@ def test_output_variance_is_the_dense_layers():
 def test_any_initialiser_sees_the_true_fan_in(init):
   for features, channels in ((None, 1), (3, 2)):
     layer = aen.EquivariantDense(
-      ('rotation',), (8, 8), (4, 4), features, kernel_init=init
+      ('rotation',), (8, 8), (4, 4), features, use_bias=False, kernel_init=init
     )
     key = jax.random.key(3)
     kernel = layer.init(key, inputs(layer))['params']['kernel']
@@ -315,10 +315,52 @@ def test_expand_towards_more_symmetry_is_an_error():
   more = aen.EquivariantDense(('rotation',), (8, 8), (4, 4))
   other = aen.EquivariantDense((), (8, 8), (2, 2))
   variables = less.init(jax.random.key(0), inputs(less))
-  with pytest.raises(ValueError, match='equivariant to rotation cannot be'):
+  with pytest.raises(
+    ValueError, match='shares weights that the source keeps apart'
+  ):
     aen.expand(less, variables, more)
   with pytest.raises(ValueError, match='same shapes'):
     aen.expand(less, variables, other)
+
+
+def test_expand_under_jit_and_with_or_without_bias():
+  make = functools.partial(
+    aen.EquivariantDense, in_shape=(8, 8), out_shape=(4, 4)
+  )
+  source, target = make(('rotation',)), make(())
+  x = inputs(source)
+  y, variables = source.init_with_output(jax.random.key(0), x)
+  params = jax.jit(lambda v: aen.expand(source, v, target))(variables)
+  np.testing.assert_allclose(target.apply({'params': params}, x), y, atol=1e-6)
+  with pytest.raises(ValueError, match='has no bias'):
+    aen.expand(source, variables, make((), use_bias=False))
+  bare = make(('rotation',), use_bias=False)
+  y, variables = bare.init_with_output(jax.random.key(0), x)
+  params = aen.expand(bare, variables, target)
+  np.testing.assert_allclose(target.apply({'params': params}, x), y, atol=1e-6)
+
+
+def test_to_dense_refuses_what_it_does_not_know():
+  class Mine(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+      return aen.EquivariantDense(('rotation',), (4, 4), (2, 2))(x)
+
+  variables = Mine().init(jax.random.key(0), jnp.ones((1, 4, 4)))
+  for call in (
+    lambda: aen.to_dense(Mine(), variables),
+    lambda: aen.expand(Mine(), variables, Mine()),
+    lambda: aen.sharing_variables(Mine()),
+  ):
+    with pytest.raises(ValueError, match='one by one, each with its own'):
+      call()
+  # … as the message says:
+  layer = aen.EquivariantDense(('rotation',), (4, 4), (2, 2))
+  params = variables['params']['EquivariantDense_0']
+  assert aen.to_dense(layer, params)['kernel'].shape == (16, 4)
+  other = aen.EquivariantDense((), (4, 4), (2, 2))
+  with pytest.raises(ValueError, match='belong to another layer'):
+    aen.to_dense(other, params)
 
 
 def padded_layer(names, max_weights=64 * 16):
@@ -432,7 +474,7 @@ def test_equal_layers_compile_once():
     ((('rotation',), (28, 28), (20, 10)), 'rotation needs a square grid'),
     ((('rotated',), (28, 28), (20, 20)), "did you mean 'rotation'"),
     (((lambda x: x * 0,), (4, 4), (4, 4)), 'lost, doubled or altered'),
-    (((), (4, 0), (4, 4)), 'a grid is a tuple of positive sides'),
+    (((), (4, 0), (4, 4)), 'a grid is a tuple of positive whole numbers'),
   ],
 )
 def test_impossible_layers_are_errors_when_they_are_made(arguments, says):
@@ -441,12 +483,12 @@ def test_impossible_layers_are_errors_when_they_are_made(arguments, says):
 
 
 def test_wrong_inputs_are_errors():
-  with pytest.raises(ValueError, match='features must be at least 1'):
+  with pytest.raises(ValueError, match='features must be a whole number'):
     aen.EquivariantDense((), (4, 4), (2, 2), features=0)
   layer = aen.EquivariantDense((), (4, 4), (2, 2))
   with pytest.raises(ValueError, match=r'x of shape \[\.\.\., 4, 4\], got'):
     layer.init(jax.random.key(0), jnp.ones((5, 16)))
-  with pytest.raises(ValueError, match='set features to give every point'):
+  with pytest.raises(ValueError, match='or features, which gives every point'):
     layer.init(jax.random.key(0), jnp.ones((5, 4, 4, 3)))
   channels = aen.EquivariantDense((), (4, 4), (2, 2), features=3)
   with pytest.raises(ValueError, match=r'\[\.\.\., 4, 4, C\]'):
@@ -456,6 +498,11 @@ def test_wrong_inputs_are_errors():
     small.init(jax.random.key(0), jnp.ones((5, 4, 4)))
   with pytest.raises(ValueError, match=r'the last axes of x must be \(4,\)'):
     aen.shared_dense(jnp.ones((2, 3)), jnp.ones(2), jnp.zeros((4, 4), int))
+  index = np.zeros((4, 4), int)
+  with pytest.raises(ValueError, match='bias and bias_index go together'):
+    aen.shared_dense(jnp.ones((2, 4)), jnp.ones(2), index, jnp.ones(2))
+  with pytest.raises(ValueError, match='the index uses 6 weights, got 2'):
+    aen.shared_dense(jnp.ones((2, 4)), jnp.ones(2), index + 5)
   with pytest.raises(ValueError, match=r'weights \[W\] or \[W, C, F\]'):
     aen.shared_dense(jnp.ones((2, 4)), jnp.ones((2, 2)), jnp.zeros((4, 4), int))
 

@@ -167,7 +167,7 @@ def test_width_matched_networks_have_as_many_weights_as_dense_ones(names, head):
   off = model.num_weights() / 477600 - 1
   quarter = names[0].split('_')[0] in ('left', 'right', 'top', 'bottom')
   assert abs(off) < (0.065 if quarter else 0.015)
-  assert model.features is not None
+  assert model.widths() is not None
 
 
 def test_width_matched_networks_are_equivariant():
@@ -184,7 +184,8 @@ def test_width_matched_networks_are_equivariant():
   kernels = [layer['kernel'].size for layer in variables['params'].values()]
   assert sum(kernels) == model.num_weights()
   dense = aen.EquivariantMLP((), width_matched=True, **SMALL)
-  assert dense.features == (1, 1)
+  assert dense.widths() == (1, 1)
+  assert model.clone(symmetries=()).widths() == (1, 1)
 
 
 class PlainMLP(nn.Module):
@@ -261,13 +262,48 @@ def test_one_program_for_all_networks():
   [
     ({'head': 'convolution'}, "head must be one of .* got 'convolution'"),
     ({'hidden_shapes': ()}, 'at least one hidden layer'),
-    ({'features': (1, 2, 3)}, r'one per hidden layer \(2\)'),
-    ({'max_weights': (5,)}, r'one number per equivariant layer \(2\)'),
+    ({'features': (1, 2, 3)}, r'one per layer \(2\)'),
+    ({'features': 0}, 'features must be a whole number of at least 1, got 0'),
+    ({'features': 2, 'width_matched': True}, 'give one of the two'),
+    ({'max_weights': (5, 5, 5)}, r'one per layer \(2\)'),
+    ({'num_classes': 0}, 'num_classes must be a whole number'),
+    ({'hidden_shapes': (20, 20)}, 'one grid per hidden layer'),
+    ({'hidden_shapes': 400}, 'one grid per hidden layer'),
   ],
 )
 def test_impossible_networks(arguments, says):
   with pytest.raises(ValueError, match=says):
     aen.EquivariantMLP(('rotation',), **arguments)
+
+
+def test_as_many_channels_as_the_side():
+  model = aen.EquivariantMLP(
+    ('rotation',), in_shape=(3, 3), hidden_shapes=((3, 3),), features=4
+  )
+  x = jnp.ones((5, 3, 3, 3))  # one-hot boards
+  assert model.init_with_output(jax.random.key(0), x)[0].shape == (5, 10)
+  grey = jnp.ones((3, 3, 3))  # three boards without channels
+  assert model.init_with_output(jax.random.key(0), grey)[0].shape == (3, 10)
+
+
+def test_expand_needs_networks_of_the_same_layers():
+  source = aen.EquivariantMLP(('rotation',), head='invariant', **SMALL)
+  variables = source.init(jax.random.key(0), jnp.ones((1, 8, 8)))
+  shallow = aen.EquivariantMLP((), in_shape=(8, 8), hidden_shapes=((4, 4),))
+  with pytest.raises(ValueError, match='expected a source of the layers'):
+    aen.expand(source, variables, shallow)
+  classes = aen.EquivariantMLP((), num_classes=3, **SMALL)
+  with pytest.raises(ValueError, match='10 outputs for a Dense layer of 3'):
+    aen.expand(source, variables, classes)
+  with pytest.raises(ValueError, match='expected parameters of the layers'):
+    aen.to_dense(shallow, variables)
+  dense_head = aen.EquivariantMLP((), **SMALL)
+  with pytest.raises(ValueError, match='shares weights that the source keeps'):
+    aen.expand(
+      dense_head,
+      dense_head.init(jax.random.key(0), jnp.ones((1, 8, 8))),
+      source,
+    )
 
 
 def test_impossible_grids_are_found_when_the_network_is_made():

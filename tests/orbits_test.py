@@ -79,7 +79,9 @@ def test_users_functions_in_other_dimensions():
     (lambda x: x / 2, 'lost, doubled or altered'),
     (lambda x: np.sort(x, axis=None).reshape(4, 4)[:, :1] + x * 0, 'lost'),
     (lambda x: x[5], r'cannot act on the grid \(4, 4\)'),
-    (lambda x: None, 'must return an array of the shape'),
+    (lambda x: None, r'expected \(4, 4\), got None'),
+    (lambda x: 1 // 0, r'cannot act on the grid \(4, 4\): ZeroDivisionError'),
+    (np.random.default_rng(0).permutation, 'two different ways'),
   ],
 )
 def test_no_bijection_is_an_error(function, says):
@@ -87,10 +89,26 @@ def test_no_bijection_is_an_error(function, says):
     aen.permutation(function, (4, 4))
 
 
-@pytest.mark.parametrize('shape', [(), (0, 4), (4, -1), (2**16, 2**16)])
+@pytest.mark.parametrize(
+  'shape', [(), (0, 4), (4, -1), (2**16, 2**16), (4.7, 4.2), '44', None]
+)
 def test_impossible_grids(shape):
-  with pytest.raises(ValueError, match='a grid is a tuple of positive sides'):
+  with pytest.raises(
+    ValueError, match='a grid is a tuple of positive whole numbers'
+  ):
     aen.permutation('horizontal_flip', shape)
+
+
+def test_permutation_takes_one_symmetry():
+  with pytest.raises(ValueError, match='takes one symmetry, got 2'):
+    aen.permutation(('rotation', 'horizontal_flip'), (4, 4))
+
+
+def test_kernels_beyond_the_range_of_labels():
+  with pytest.raises(
+    ValueError, match='more than 2\\*\\*31 - 1 kernel entries'
+  ):
+    aen.pair(np.arange(10**5), np.arange(10**5))
 
 
 def test_pair_moves_a_kernel():

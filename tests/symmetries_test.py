@@ -282,6 +282,15 @@ def test_what_no_convolution_can_have_is_refused(name):
     aen.group((name,))
 
 
+def test_a_symmetry_is_a_name_and_a_function():
+  with pytest.raises(ValueError, match='a name and a function of an array'):
+    aen.Symmetry(np.rot90, 'rotation')
+  with pytest.raises(ValueError, match='a name and a function of an array'):
+    aen.Symmetry(None, np.rot90)
+  with pytest.raises(ValueError, match='ndim must be at least 1'):
+    aen.group((), ndim=0)
+
+
 def test_rolls_do_not_pass_as_the_identity():
   with pytest.raises(ValueError, match='already built into every convolution'):
     aen.group([lambda x: np.roll(x, 6, axis=0)])

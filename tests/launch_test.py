@@ -1,0 +1,48 @@
+"""Every launcher, as a shell sees it."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+LAUNCHERS = sorted(
+  path.stem
+  for path in (ROOT / 'experiments').glob('*.py')
+  if path.stem not in ('__init__', 'launch')
+)
+
+
+def start(launcher, *arguments):
+  return subprocess.run(
+    [sys.executable, '-m', f'experiments.{launcher}', *arguments],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+
+
+@pytest.mark.parametrize('launcher', LAUNCHERS)
+def test_help_explains_and_extra_words_are_refused(launcher):
+  explained = start(launcher, '--help').stdout
+  assert f'python -m experiments.{launcher}' in explained
+  refused = start(launcher, 'word')
+  assert refused.returncode != 0
+  assert "unexpected words ['word']" in refused.stdout + refused.stderr
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'says'),
+  [
+    (('layer_benchmark', '--symmetries=rotatoin'), "did you mean 'rotation'"),
+    (('make_dataset', '--dataset=g_mnits/aug1'), 'g_mnist/aug3'),
+    (('construction_benchmark', '--out=/dev/null/x'), 'Not a directory'),
+  ],
+)
+def test_user_errors_are_one_line_and_exit_code_2(arguments, says):
+  run = start(*arguments)
+  assert run.returncode == 2
+  assert says in run.stderr
+  assert 'Traceback' not in run.stderr
