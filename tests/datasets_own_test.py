@@ -227,6 +227,20 @@ def test_npz_files_that_are_none(tmp_path):
   fails(ValueError, 'another format', aen.load_dataset, path)
 
 
+def test_npz_files_that_fail_to_read(tmp_path, monkeypatch):
+  def fail(error):
+    def load(*_, **__):
+      raise error
+
+    monkeypatch.setattr(np, 'load', load)
+
+  path = save_npz(tmp_path)
+  fail(OSError(22, 'Invalid argument'))  # what zipfile raises for some damage
+  fails(ValueError, 'truncated or damaged', aen.load_dataset, path)
+  fail(PermissionError(13, 'Permission denied', str(path)))
+  fails(PermissionError, 'mine.npz', aen.load_dataset, path)
+
+
 @pytest.mark.parametrize('key', ['x_train', 'y_test', 'class_names'])
 def test_npz_files_with_objects(key, tmp_path):
   path = save_npz(tmp_path, **{key: np.array([None, 'a'], object)})

@@ -148,6 +148,8 @@ def read_npz(
       wanted = [key for key in (*keys, *optional) if key in names]
       arrays = {key: f[key] for key in wanted}
   except _BAD_NPZ as error:
+    if getattr(error, 'filename', None):  # it cannot be opened at all
+      raise
     if 'Object arrays' in str(error):
       raise ValueError(
         f'{path}: expected arrays of numbers or strings, got Python objects;'
@@ -175,6 +177,7 @@ _BAD_NPZ = (
   struct.error,
   AttributeError,
   EOFError,
+  OSError,
   RuntimeError,
   TypeError,
   ValueError,

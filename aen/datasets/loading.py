@@ -37,7 +37,7 @@ def load_dataset(
   `'sign_language_mnist'`. With transformed images: `'g_mnist/aug3'`, and so on
   for every grey square set and every config of
   `aen.datasets.transformations.CONFIGS`. Or the path of an .npz file (x_train,
-  y_train, and x_test, y_test and class_names if there are any) or of a folder of
+  y_train, and if there are any x_test, y_test, class_names) or of a folder of
   class-named folders of images, or of train/ and test/ with such folders.
 
   Images are uint8 as they are stored; `data.normalised()` gives float32. Your
