@@ -221,6 +221,19 @@ def test_missing_files_without_network(name, tmp_path):
     aen.load_dataset(name, download=False)
 
 
+def test_advice_where_downloading_is_forbidden(tmp_path):
+  with pytest.raises(FileNotFoundError, match='pass download=True') as caught:
+    aen.load_dataset('mnist', raw_dir=tmp_path, download=False)
+  assert 'try again' not in str(caught.value)
+
+
+def test_a_raw_dir_that_is_a_file(tmp_path):
+  path = tmp_path / 'file'
+  path.write_bytes(b'')
+  with pytest.raises(NotADirectoryError, match='raw_dir=.*got a file'):
+    aen.load_dataset('mnist', raw_dir=path)
+
+
 def test_only_missing_files_are_named(use_tiny, tmp_path):
   use_tiny('mnist')
   (tmp_path / 'mnist' / TRAIN_IMAGES).unlink()
@@ -231,9 +244,7 @@ def test_only_missing_files_are_named(use_tiny, tmp_path):
 def test_downloading_without_tfds(monkeypatch):
   monkeypatch.setitem(sys.modules, 'tensorflow_datasets', None)
   tfds_files.tfds.cache_clear()
-  with pytest.raises(
-    FileNotFoundError, match='pip install tensorflow-datasets'
-  ):
+  with pytest.raises(FileNotFoundError, match=r"pip install 'aen\[data\]'"):
     aen.load_dataset('mnist')
   monkeypatch.undo()
   tfds_files.tfds.cache_clear()

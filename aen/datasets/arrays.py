@@ -9,6 +9,11 @@ import numpy as np
 
 from aen.datasets import transformations
 
+NUMBERING = (
+  'number the classes of train and test together, say by np.unique(labels,'
+  ' return_inverse=True)[1]'
+)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Part:
@@ -62,7 +67,8 @@ def part(
   """
   images, labels = np.asarray(images), np.asarray(labels)
   if images.dtype.kind == 'f':
-    images = images.astype(np.float32)
+    with np.errstate(over='ignore'):  # own.py refuses infinite pixels
+      images = images.astype(np.float32)
   elif images.dtype != np.uint8:
     raise ValueError(
       f'{where}: expected images as uint8 (values 0…255) or float, got'
@@ -76,14 +82,23 @@ def part(
   if labels.shape != images.shape[:1]:
     raise ValueError(
       f'{where}: expected one label per image, got labels of shape'
-      f' {labels.shape} for {len(images)} images'
+      f' {labels.shape} for {len(images)} images; give as many labels as images'
     )
-  if labels.dtype.kind not in 'iu' or (labels.size and labels.min() < 0):
-    raise ValueError(
-      f'{where}: expected whole labels from 0, got dtype {labels.dtype}'
-      f'{f" with minimum {labels.min()}" if labels.size else ""}; number the'
-      ' classes, say by np.unique(labels, return_inverse=True)'
-    )
+  _check_labels(labels, where)
   if images.ndim == 4 and images.shape[-1] == 1:
     images = images[..., 0]
   return Part(images, labels.astype(np.int32), groups)
+
+
+def _check_labels(labels: np.ndarray, where: str) -> None:
+  if labels.dtype.kind not in 'iu':
+    raise ValueError(
+      f'{where}: expected whole labels from 0, got dtype {labels.dtype};'
+      f' {NUMBERING}'
+    )
+  low, high = labels.min(initial=0), labels.max(initial=0)
+  if low < 0 or high > np.iinfo(np.int32).max:
+    raise ValueError(
+      f'{where}: expected whole labels from 0, got {low if low < 0 else high};'
+      f' {NUMBERING}'
+    )

@@ -86,12 +86,14 @@ class Dataset:
   ) -> 'Dataset':
     """Returns the data set with float32 images (x / 255 - mean) / std.
 
-    The defaults are those of the published experiments, for every set.
+    The defaults are those of the published experiments, for every set. Float
+    images are used as they are, and refused here.
     """
     if self.train.images.dtype != np.uint8:
       raise ValueError(
-        'normalised() needs uint8 images, got'
-        f' {self.train.images.dtype}; call it once, on what was loaded'
+        f'normalised() needs uint8 images, got {self.train.images.dtype}:'
+        ' float images are used as they are; leave it out, or call it once, on'
+        ' uint8 images as loaded'
       )
     # One value per grey level: a gather is faster than arithmetic on pixels.
     levels = ((np.arange(256) / 255 - mean) / std).astype(np.float32)
@@ -129,9 +131,7 @@ def divide(
   train, validation = splits.choose_train(
     parts.train, sizes, seed=seed, stratified=stratified
   )
-  test = splits.choose_test(
-    parts.test, sizes.test, seed=seed, stratified=stratified
-  )
+  test = splits.choose_test(parts.test, sizes, seed=seed, stratified=stratified)
   return Dataset(
     name=name,
     train=_split(parts.train, train, 'train', config),

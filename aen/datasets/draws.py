@@ -4,6 +4,8 @@ NumPy promises that the words of a bit generator never change; it does not for
 the methods of `Generator`. Pixels and splits are therefore made from words.
 """
 
+import numbers
+
 import numpy as np
 
 # Streams of one seed, independent of each other.
@@ -16,9 +18,9 @@ CHOOSE_MNIST = 6
 
 def words(seed: int, stream: int, count: int) -> np.ndarray:
   """Returns uint64 [count]; a longer draw starts with the shorter one."""
-  if not 0 <= seed < 2**64:
+  if not isinstance(seed, numbers.Integral) or not 0 <= seed < 2**64:
     raise ValueError(
-      f'a seed is a whole number from 0 to 2**64 - 1, got {seed}'
+      f'a seed is a whole number from 0 to 2**64 - 1, got {seed!r}; try seed=0'
     )
   key = np.array([seed, stream], np.uint64)
   return np.random.Philox(key=key).random_raw(count)

@@ -24,7 +24,7 @@ def digits() -> Parts:
   except ImportError as error:
     raise ImportError(
       "load_dataset('digits') reads scikit-learn's copy of the digits; pip"
-      ' install scikit-learn'
+      " install 'aen[data]'"
     ) from error
   bunch = datasets.load_digits()
   grey = (bunch.images.astype(np.uint16) * 255 + 8) // 16

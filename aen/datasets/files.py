@@ -13,6 +13,8 @@ import io
 import math
 import os
 import pathlib
+import pickle
+import struct
 import tarfile
 import tempfile
 import zipfile
@@ -136,23 +138,50 @@ def read_tar_member(path: PathLike, name: str) -> bytes:
     ) from error
 
 
-def read_npz(path: PathLike, *keys: str) -> list[np.ndarray]:
-  """Returns the named arrays of an .npz file."""
+def read_npz(
+  path: PathLike, *keys: str, optional: tuple[str, ...] = ()
+) -> list[np.ndarray | None]:
+  """Returns the named arrays of an .npz file, None for optional ones."""
   try:
     with np.load(path, allow_pickle=False) as f:
-      missing = [key for key in keys if key not in f.files]
-      if missing:
-        raise ValueError(
-          f'{path}: expected the arrays {", ".join(keys)}, got'
-          f' {", ".join(f.files) or "none"}; save it with np.savez('
-          f'path, {", ".join(f"{key}=…" for key in keys)})'
-        )
-      return [f[key] for key in keys]
-  except (zipfile.BadZipFile, EOFError, zlib.error, AttributeError) as error:
+      names = f.files
+      wanted = [key for key in (*keys, *optional) if key in names]
+      arrays = {key: f[key] for key in wanted}
+  except _BAD_NPZ as error:
+    if getattr(error, 'filename', None):  # it cannot be opened at all
+      raise
+    if 'Object arrays' in str(error):
+      raise ValueError(
+        f'{path}: expected arrays of numbers or strings, got Python objects;'
+        ' give every array one plain dtype (np.stack images of one size) and'
+        ' save it again'
+      ) from error
     raise ValueError(
-      f'{path}: expected a whole .npz file, got a truncated or damaged one'
-      f' ({error}); fetch or make it again'
+      f'{path}: expected a whole .npz file, got a truncated or damaged one, or'
+      ' another format; fetch it again or make it with np.savez'
     ) from error
+  if any(key not in names for key in keys):
+    raise ValueError(
+      f'{path}: expected the arrays {", ".join(keys)}, got'
+      f' {", ".join(names) or "none"}; save it with np.savez('
+      f'path, {", ".join(f"{key}=…" for key in keys)})'
+    )
+  return [arrays.get(key) for key in (*keys, *optional)]
+
+
+# What NumPy and zipfile raise for damaged files and for other formats.
+_BAD_NPZ = (
+  zipfile.BadZipFile,
+  zlib.error,
+  pickle.UnpicklingError,
+  struct.error,
+  AttributeError,
+  EOFError,
+  OSError,
+  RuntimeError,
+  TypeError,
+  ValueError,
+)
 
 
 def read_table(

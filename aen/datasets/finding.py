@@ -31,9 +31,12 @@ class Places:
     path = pathlib.Path(given).expanduser()
     if not path.is_dir():
       origin = 'raw_dir' if self.raw_dir else RAW_DIR_VARIABLE
-      raise FileNotFoundError(
-        f'{origin}={path}: expected a directory of raw files, got nothing'
-        ' there; correct or unset it'
+      kind, got = FileNotFoundError, 'nothing there'
+      if path.exists():
+        kind, got = NotADirectoryError, 'a file'
+      raise kind(
+        f'{origin}={path}: expected a directory of raw files, got {got};'
+        ' correct or unset it'
       )
     return path
 
@@ -164,7 +167,8 @@ def _missing(
     file.name for file in source.files if not (folder / file.name).is_file()
   )
   reason = ' '.join(str(error).split())
-  advice = source.manual or 'put the files there, or connect and try again'
+  again = 'connect and try again' if places.download else 'pass download=True'
+  advice = source.manual or f'put the files there, or {again}'
   hint = ''
   if partial:
     hint = f'; {partial.name} holds a part of it: accept it with partial=True'

@@ -37,10 +37,12 @@ def load_dataset(
   `'sign_language_mnist'`. With transformed images: `'g_mnist/aug3'`, and so on
   for every grey square set and every config of
   `aen.datasets.transformations.CONFIGS`. Or the path of an .npz file (x_train,
-  y_train, and x_test, y_test if there are any) or of a folder of class-named
-  folders of images.
+  y_train, and if there are any x_test, y_test, class_names) or of a folder of
+  class-named folders of images, or of train/ and test/ with such folders.
 
-  Images are uint8 as they are stored; `data.normalised()` gives float32.
+  Images are uint8 as they are stored; `data.normalised()` gives float32. Your
+  own float images are used as they are, your own grey images of 16 bits are
+  scaled to 8.
 
   Args:
     name: A name above, or a path.
@@ -110,11 +112,12 @@ def from_arrays(
   """Makes a data set of your own arrays.
 
   Args:
-    images: uint8 or float, [N, H, W] or [N, H, W, C].
-    labels: Whole numbers from 0. [N].
+    images: uint8 or finite float, [N, H, W] or [N, H, W, C].
+    labels: Whole numbers from 0, none left out unless there are class names.
+      [N].
     test_images: As `images`. Without them, a sixth of the images is held out.
     test_labels: As `labels`.
-    class_names: One per label; the numbers by default.
+    class_names: One per label, all different; the numbers by default.
     name: What reports call it.
     num_train: Training images; this and what follows as in `load_dataset`.
     num_validation: Validation images.

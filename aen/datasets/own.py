@@ -8,27 +8,36 @@ import numpy as np
 
 from aen.datasets import draws
 from aen.datasets import files
+from aen.datasets import folders
 from aen.datasets import sources
+from aen.datasets.arrays import NUMBERING
 from aen.datasets.arrays import Part
 from aen.datasets.arrays import part
 from aen.datasets.arrays import Parts
 
 TEST_SHARE = 6  # without test images, one image in six is held out
 
-_ENDINGS = ('.png', '.jpg', '.jpeg', '.bmp', '.gif', '.tif', '.tiff', '.webp')
+_PATH_STARTS = ('/', './', '../', '~')
 
 
 def is_path(name: str | os.PathLike[str]) -> bool:
   """Whether a name means a file or folder; catalogue names come first."""
+  if not isinstance(name, str | os.PathLike) or name == '':
+    raise ValueError(
+      'expected the name of a data set or the path of an .npz file or image'
+      f" folder, got {name!r}; try load_dataset('digits')"
+    )
   if not isinstance(name, str):
     return True
   if sources.is_name(name):
     return False
-  return name.endswith('.npz') or pathlib.Path(name).exists()
+  path = pathlib.Path(name)
+  return name.startswith(_PATH_STARTS) or bool(path.suffix) or path.exists()
 
 
 def read(path: pathlib.Path) -> tuple[Parts, str, tuple[str, ...]]:
   """Returns the parts, name and class names of a folder or .npz file."""
+  path = path.expanduser()
   if not path.exists():
     raise FileNotFoundError(
       f'{path}: expected an .npz file or a folder of class-named folders of'
@@ -43,13 +52,17 @@ def read(path: pathlib.Path) -> tuple[Parts, str, tuple[str, ...]]:
 
 def read_npz(path: pathlib.Path) -> tuple[Parts, tuple[str, ...]]:
   """Reads x_train and y_train, and if present x_test, y_test, class_names."""
-  x_train, y_train = files.read_npz(path, 'x_train', 'y_train')
-  with np.load(path, allow_pickle=False) as f:
-    x_test, y_test, names = (
-      f.get(key) for key in ('x_test', 'y_test', 'class_names')
-    )
+  x_train, y_train, x_test, y_test, names = files.read_npz(
+    path, 'x_train', 'y_train', optional=('x_test', 'y_test', 'class_names')
+  )
   parts = as_parts(x_train, y_train, x_test, y_test, where=str(path))
   return parts, as_class_names(names, parts, where=str(path))
+
+
+def read_folder(folder: pathlib.Path) -> tuple[Parts, tuple[str, ...]]:
+  """Reads a folder of images; see `folders.read`."""
+  train, test, names = folders.read(folder)
+  return _divide(train, test, where=str(folder)), names
 
 
 def as_parts(
@@ -61,24 +74,62 @@ def as_parts(
   where: str,
 ) -> Parts:
   """Returns train and test parts, holding some images out if need be."""
-  everything = part(images, labels, where=where)
+  train = part(images, labels, where=where)
   if (test_images is None) != (test_labels is None):
     raise ValueError(
       f'{where}: expected test images and test labels, or neither, got only'
-      ' one of the two'
+      ' one of the two; give both'
     )
   if test_images is None:
-    return _hold_out(everything)
+    return _divide(train, None, where=where)
   test = part(test_images, test_labels, where=f'{where}, test')
-  if test.images.shape[1:] != everything.images.shape[1:]:
+  return _divide(train, test, where=where)
+
+
+def _divide(train: Part, test: Part | None, *, where: str) -> Parts:
+  _check_pixels(train, where)
+  if test is None:
+    return _hold_out(train, where)
+  _check_pixels(test, f'{where}, test')
+  if test.images.shape[1:] != train.images.shape[1:]:
     raise ValueError(
-      f'{where}: expected test images of shape {everything.images.shape[1:]}'
-      f' like the training images, got {test.images.shape[1:]}'
+      f'{where}: expected test images of shape {train.images.shape[1:]} like'
+      f' the training images, got {test.images.shape[1:]}; resize them'
     )
-  return Parts(everything, test)
+  if test.images.dtype != train.images.dtype:
+    raise ValueError(
+      f"{where}: expected test images of the training images' type"
+      f' {train.images.dtype}, got {test.images.dtype}; give both as uint8, or'
+      ' both as float on one scale'
+    )
+  if len(train) + len(test) < 3:
+    raise ValueError(
+      f'{where}: expected at least 3 images, got {len(train) + len(test)}; add'
+      ' images'
+    )
+  return Parts(train, test)
 
 
-def _hold_out(everything: Part) -> Parts:
+def _check_pixels(side: Part, where: str) -> None:
+  if not side.images.size:
+    raise ValueError(
+      f'{where}: expected at least one image, got an array of shape'
+      f' {side.images.shape}; add images'
+    )
+  if side.images.dtype != np.uint8 and not np.isfinite(side.images).all():
+    raise ValueError(
+      f'{where}: expected finite pixels, got NaN or infinity; replace them,'
+      ' say by np.nan_to_num(images)'
+    )
+
+
+def _hold_out(everything: Part, where: str) -> Parts:
+  if len(everything) < TEST_SHARE:
+    raise ValueError(
+      f'{where}: expected at least {TEST_SHARE} images, of which one in'
+      f' {TEST_SHARE} is held out for testing, got {len(everything)}; add'
+      ' images, or give test images too'
+    )
   order = draws.order(0, draws.CHOOSE_TEST, everything.labels, stratified=True)
   cut = len(order) - len(order) // TEST_SHARE
   train, test = np.sort(order[:cut]), np.sort(order[cut:])
@@ -88,96 +139,40 @@ def _hold_out(everything: Part) -> Parts:
 def as_class_names(
   names: Sequence[str] | None, parts: Parts, *, where: str
 ) -> tuple[str, ...]:
-  """Returns one name per label, the numbers themselves by default."""
-  highest = max(
-    int(side.labels.max(initial=-1)) for side in (parts.train, parts.test)
-  )
+  """Returns one name per label, the numbers themselves by default.
+
+  Without names, every label up to the highest must occur, in train or test.
+  """
+  used = np.union1d(parts.train.labels, parts.test.labels)
+  highest = int(used[-1])
   if names is None:
-    return tuple(str(label) for label in range(highest + 1))
+    if len(used) <= highest:
+      raise ValueError(
+        f'{where}: expected every label of 0…{highest} to occur, got only'
+        f' {_some(used)}; {NUMBERING}, or give class_names for all'
+        f' {highest + 1} classes'
+      )
+    return tuple(str(label) for label in used)
+  if np.ndim(names) != 1:
+    raise ValueError(
+      f'{where}: expected class_names as a list of names, got {names!r}; put'
+      " them in a list, such as ['cat', 'dog']"
+    )
+  names = tuple(str(name) for name in names)
   if len(names) <= highest:
     raise ValueError(
       f'{where}: expected a name for each of the labels 0…{highest}, got'
-      f' {len(names)} names'
+      f' {len(names)} names; give {highest + 1}'
     )
-  return tuple(str(name) for name in names)
-
-
-def read_folder(
-  folder: pathlib.Path,
-) -> tuple[Parts, tuple[str, ...]]:
-  """Reads `<folder>/<class>/<image>` or `<folder>/<train|test>/<class>/…`."""
-  divided = (folder / 'train').is_dir() and (folder / 'test').is_dir()
-  train_dir = folder / 'train' if divided else folder
-  names = tuple(sorted(p.name for p in train_dir.iterdir() if p.is_dir()))
-  if not names:
+  twice = sorted({name for name in names if names.count(name) > 1})
+  if twice:
     raise ValueError(
-      f'{train_dir}: expected one folder per class with its images inside, got'
-      ' no folders'
+      f'{where}: expected class_names that differ, got {", ".join(twice)} more'
+      ' than once; rename or merge these classes'
     )
-  train = _read_classes(train_dir, names)
-  if not divided:
-    return _hold_out(train), names
-  test = _read_classes(folder / 'test', names)
-  parts = as_parts(
-    train.images, train.labels, test.images, test.labels, where=str(folder)
-  )
-  return parts, names
+  return names
 
 
-def _read_classes(folder: pathlib.Path, names: tuple[str, ...]) -> Part:
-  """Reads the images of every class, in the order of names and file names."""
-  unknown = {p.name for p in folder.iterdir() if p.is_dir()} - set(names)
-  if unknown:
-    raise ValueError(
-      f'{folder}: expected only the classes {", ".join(names)}, got'
-      f' {", ".join(sorted(unknown))} too'
-    )
-  paths, labels = [], []
-  for label, name in enumerate(names):
-    found = sorted(
-      p for p in (folder / name).glob('*') if p.suffix.lower() in _ENDINGS
-    )
-    paths += found
-    labels += [label] * len(found)
-  if not paths:
-    raise ValueError(
-      f'{folder}: expected images ({", ".join(_ENDINGS)}) in its class'
-      ' folders, got none'
-    )
-  images = _same_form([_read_image(path) for path in paths], paths)
-  return part(images, np.array(labels), where=str(folder))
-
-
-def _read_image(path: pathlib.Path) -> np.ndarray:
-  """Returns an image as uint8 [H, W], or [H, W, 3] if it is coloured."""
-  try:
-    from PIL import Image  # an optional dependency
-  except ImportError as error:
-    raise ImportError(
-      'reading folders of images needs Pillow; pip install pillow'
-    ) from error
-  try:
-    with Image.open(path) as image:
-      return np.asarray(image.convert('L' if image.mode in '1L' else 'RGB'))
-  except (OSError, SyntaxError) as error:  # Pillow raises both for bad files
-    raise ValueError(
-      f'{path}: expected an image that Pillow can read, got {error}'
-    ) from error
-
-
-def _same_form(
-  images: list[np.ndarray], paths: list[pathlib.Path]
-) -> np.ndarray:
-  """Stacks images; one coloured image makes all of them coloured."""
-  if any(image.ndim == 3 for image in images):
-    images = [
-      image if image.ndim == 3 else np.stack([image] * 3, -1)
-      for image in images
-    ]
-  for image, path in zip(images, paths, strict=True):
-    if image.shape != images[0].shape:
-      raise ValueError(
-        f'{path}: expected images of one size, {images[0].shape[:2]} like'
-        f' {paths[0].name}, got {image.shape[:2]}; resize them first'
-      )
-  return np.stack(images)
+def _some(labels: np.ndarray) -> str:
+  shown = ', '.join(str(label) for label in labels[:5])
+  return shown + ', …' if len(labels) > 5 else shown

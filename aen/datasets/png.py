@@ -49,7 +49,11 @@ def decode(data: bytes) -> np.ndarray:
     lines = lines.reshape(height, -1)
     if not lines[:, 0].any():
       return lines[:, 1:].reshape(height, width, _COLOURS[data[25]])
-  from PIL import Image  # an optional dependency
-
+  try:
+    from PIL import Image  # an optional dependency
+  except ImportError as error:
+    raise ImportError(
+      "reading this PNG needs Pillow; pip install 'aen[data]'"
+    ) from error
   with Image.open(io.BytesIO(data)) as image:
     return np.asarray(image).reshape(height, width, -1)

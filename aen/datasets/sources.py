@@ -65,6 +65,13 @@ def find(name: str) -> tuple[Source, transformations.Config | None]:
   if name in SOURCES:
     return SOURCES[name], None
   base, config = _g_base(name)
+  for plain in (base, name.removeprefix('g_')):
+    if name.startswith('g_') and plain in SOURCES and plain not in G_NAMES:
+      raise ValueError(
+        f'{name!r}: transformations need grey square images of even side, got'
+        f' {plain} with {" x ".join(map(str, SOURCES[plain].shape))}; load'
+        f' {plain!r} as it is, or transform one of {", ".join(G_NAMES)}'
+      )
   if base not in G_NAMES:
     raise errors.unknown(
       'data set',

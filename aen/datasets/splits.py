@@ -6,6 +6,7 @@ ones, and the training images do not depend on how many validate.
 
 from collections.abc import Mapping
 import dataclasses
+import numbers
 import types
 
 import numpy as np
@@ -25,6 +26,17 @@ class Sizes:
   train: int | None = None
   validation: int | None = None  # None: a sixth, or what `train` leaves
   test: int | None = None
+  paper: str = dataclasses.field(default='', compare=False)  # for messages
+
+  @property
+  def hint(self) -> str:
+    """How to go on if there are too few images."""
+    if not self.paper:
+      return ''
+    return (
+      f' (numbers not given come from size={self.paper!r}; give num_train,'
+      ' num_validation or num_test to override it)'
+    )
 
 
 # What the paper trains and scores on: children of the MLP search, networks
@@ -32,9 +44,9 @@ class Sizes:
 # come from validation images here, never from the test set.
 PAPER_SIZES: Mapping[str, Sizes] = types.MappingProxyType(
   {
-    'search': Sizes(train=4000, validation=1000),
-    'retrain': Sizes(train=10000, test=1000),
-    'gcnn': Sizes(train=6000, validation=1000),
+    'search': Sizes(train=4000, validation=1000, paper='search'),
+    'retrain': Sizes(train=10000, test=1000, paper='retrain'),
+    'gcnn': Sizes(train=6000, validation=1000, paper='gcnn'),
   }
 )
 
@@ -62,39 +74,46 @@ def choose_train(
     order.
   """
   total = len(part)
-  _check_size('num_train', sizes.train, total)
+  _check_size('num_train', sizes.train, total, sizes.hint)
   num_validation = sizes.validation
   if num_validation is None:
     left = total if sizes.train is None else total - sizes.train
     num_validation = min(total // VALIDATION_SHARE, left)
-  _check_size('num_validation', num_validation, total)
+  _check_size('num_validation', num_validation, total, sizes.hint)
   held, free = _hold_out(part, num_validation, seed, stratified)
   num_train = len(free) if sizes.train is None else sizes.train
   if num_train > len(free):
     raise ValueError(
       f'num_train={num_train} and num_validation={num_validation} need more'
       f' images than there are: {len(free)} of {total} are left to train on;'
-      ' ask for fewer'
+      f' ask for fewer{sizes.hint}'
     )
   return np.sort(free[:num_train]), np.sort(held)
 
 
 def choose_test(
-  part: Part, num_test: int | None, *, seed: int, stratified: bool
+  part: Part, sizes: Sizes, *, seed: int, stratified: bool
 ) -> np.ndarray:
   """Returns the rows of a test part to use, in ascending order."""
-  _check_size('num_test', num_test, len(part))
-  if num_test is None:
+  _check_size('num_test', sizes.test, len(part), sizes.hint)
+  if sizes.test is None:
     return np.arange(len(part))
   order = draws.order(seed, draws.CHOOSE_TEST, part.labels, stratified)
-  return np.sort(order[:num_test])
+  return np.sort(order[: sizes.test])
 
 
-def _check_size(option: str, size: int | None, total: int) -> None:
-  if size is not None and not 0 <= size <= total:
+def _check_size(option: str, size: int | None, total: int, hint: str) -> None:
+  if size is None:
+    return
+  if not isinstance(size, numbers.Integral):
+    raise ValueError(
+      f'{option}={size!r}: expected a whole number of images, got'
+      f' {type(size).__name__}; ask for 0…{total}'
+    )
+  if not 0 <= size <= total:
     raise ValueError(
       f'{option}={size} is impossible: that part has {total} images; ask for'
-      f' 0…{total}'
+      f' 0…{total}{hint}'
     )
 
 

@@ -41,7 +41,7 @@ def tfds() -> types.ModuleType:
   except ImportError as error:
     raise ImportError(
       'TFDS, which downloads data sets, is not installed (pip install'
-      f' tensorflow-datasets importlib_resources pillow): {error}'
+      f" 'aen[data]'): {error}"
     ) from error
   return tensorflow_datasets
 

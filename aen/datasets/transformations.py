@@ -186,6 +186,12 @@ def invert(
 
 
 def _check(images: np.ndarray, record: Record) -> int:
+  if not isinstance(record, Record):
+    raise ValueError(
+      'expected the Record of what was done to the images, got'
+      f' {type(record).__name__}; only G-data sets have one, such as'
+      " load_dataset('g_digits/aug3_group').train.record"
+    )
   if images.ndim != 3 or images.shape[1] != images.shape[2]:
     raise ValueError(
       'transformations need grey square images [N, H, H], got an array of shape'
