@@ -10,12 +10,7 @@ import pytest
 import aen
 from tests.precision import enable_x64
 
-GRIDS = [
-  ((28, 28), (20, 20)),
-  ((8, 8), (4, 4)),
-  ((6, 4), (4, 2)),
-  ((6, 6), (4, 4)),
-]
+GRIDS = [((28, 28), (20, 20)), ((8, 8), (4, 4)), ((6, 4), (4, 2))]
 SETS = [
   (),
   *((name,) for name in aen.SYMMETRIES),
@@ -96,7 +91,7 @@ def test_equivariance_before_and_after_training(kind, in_shape, out_shape, x64):
   assert len(names) == 12 or in_shape == (6, 4)
   with enable_x64(x64):
     layer = make(())
-    x = inputs(layer, dtype)
+    x = inputs(layer, dtype, channels=1 if in_shape == (28, 28) else 2)
     init, apply, train = compiled(layer, x)
     for name in names:
       shared = aen.sharing_variables(make((name,)))
@@ -154,9 +149,9 @@ def test_parameters_are_one_per_orbit(names, features):
 
 
 def test_output_variance_is_the_dense_layers():
-  """Over 4000 keys and inputs, as for Flax's own Dense: its fan-in is ours."""
+  """Over 1500 keys and inputs, as for Flax's own Dense: its fan-in is ours."""
   layer = padded_layer(())
-  keys = jax.random.split(jax.random.key(1), 4000)
+  keys = jax.random.split(jax.random.key(1), 1500)
 
   @jax.jit
   def ours(shared):
