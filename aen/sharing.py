@@ -92,6 +92,37 @@ class Sharing:
     )
 
 
+def sum_tables(labels: np.ndarray, width: int = 8) -> list[np.ndarray]:
+  """Returns gather tables that sum the entries of each class, level by level.
+
+  Each level replaces up to `width` entries of a class by their sum: with
+  `values` [n] and one zero appended, the next level's values are
+  `sum(values[row] for row in table)`. After the last level there is one value
+  per class. For the gradient of shared weights this beats a scatter-add.
+
+  Args:
+    labels: int32 [n], all of 0…C-1 among them.
+    width: How many entries are summed at once.
+
+  Returns:
+    Tables, int32 [up to width, number of partial sums]; n stands for "none".
+  """
+  tables = []
+  while not tables or labels.size > labels.max() + 1:
+    counts = np.bincount(labels)
+    rows = min(width, int(counts.max()))
+    parts = -(-counts // rows)  # partial sums of each class
+    order = np.argsort(labels, kind='stable')
+    in_order = labels[order]
+    place = np.arange(labels.size) - (np.cumsum(counts) - counts)[in_order]
+    column = (np.cumsum(parts) - parts)[in_order] + place // rows
+    table = np.full((rows, int(parts.sum())), labels.size, np.int32)
+    table[place % rows, column] = order
+    tables.append(table)
+    labels = np.repeat(np.arange(counts.size), parts)
+  return tables
+
+
 def _spaced(number: int) -> str:
   return f'{number:,}'.replace(',', ' ')
 

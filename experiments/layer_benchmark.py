@@ -9,16 +9,15 @@ variants in turn within one loop, so that a busy machine slows all of them.
 
 `padded` is the form that a search uses: weights padded to full size and indices
 passed as data, one program for all networks. With --backward, other ways to sum
-the gradients of shared weights than XLA's scatter-add (which is `aen`) are
-timed too: sorted segment sums, trees of gathers, and one block of rows per
-orbit of outputs. Writes layers.csv.
+the gradients of shared weights than trees of gathers (which is `aen`) are timed
+too: XLA's scatter-add, sorted segment sums, and one block of rows per orbit of
+outputs. Writes layers.csv.
 """
 
 from collections.abc import Callable
 from collections.abc import Sequence
 import csv
 import dataclasses
-import functools
 import pathlib
 import statistics
 import time
@@ -124,7 +123,7 @@ def _variants(
   if backward and names:
     layers = list(zip(_GRIDS[:-1], _GRIDS[1:], strict=True))
     shared = [aen.dense_sharing(names, *layer) for layer in layers]
-    for name, make in (('sorted', _sorted_sums), ('tree', _tree_sums)):
+    for name, make in (('scatter', _scatter), ('sorted', _sorted_sums)):
       kernels = tuple((s.num_weights, make(s.kernel)) for s in shared)
       found[name] = KernelMLP(kernels), {}
     if len(names) == 1:
@@ -154,29 +153,8 @@ def _sorted_sums(index: np.ndarray) -> Kernel:
   )
 
 
-def _tree_sums(index: np.ndarray, width: int = 8) -> Kernel:
-  """Sums up to `width` members of an orbit per level by gathers alone."""
-  tables, labels = [], index.ravel()
-  while not tables or labels.size > labels.max() + 1:
-    counts = np.bincount(labels)
-    rows = min(width, int(counts.max()))
-    parts = -(-counts // rows)
-    order = np.argsort(labels, kind='stable')
-    sorted_labels = labels[order]
-    place = np.arange(labels.size) - (np.cumsum(counts) - counts)[sorted_labels]
-    column = (np.cumsum(parts) - parts)[sorted_labels] + place // rows
-    table = np.full((rows, parts.sum()), labels.size, np.int32)
-    table[place % rows, column] = order
-    tables.append(table)
-    labels = np.repeat(np.arange(counts.size), parts)
-
-  def gradient(g: jax.Array) -> jax.Array:
-    for table in tables:
-      g = jnp.append(g, 0.0)  # what the empty places of a table point to
-      g = functools.reduce(jnp.add, [g[row] for row in table])
-    return g
-
-  return _with_gradient(index, gradient)
+def _scatter(index: np.ndarray) -> Kernel:
+  return lambda weights: weights[jnp.asarray(index)]
 
 
 class BlockMLP(nn.Module):

@@ -260,6 +260,23 @@ def test_functional_core_against_a_literal_sum(features):
     np.testing.assert_allclose(y[:, m], total, rtol=2e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize('features', [None, 3])
+@pytest.mark.parametrize('names', SETS[1:], ids='+'.join)
+def test_gradients_are_those_of_the_plain_gather(names, features):
+  index = aen.dense_sharing(names, (8, 8), (4, 4)).kernel
+  shape = (index.max() + 3, *((2, features) if features else ()))  # padded
+  weights = jax.random.normal(jax.random.key(0), shape)
+  x = jax.random.normal(jax.random.key(1), (5, 64, *shape[1:2]))
+
+  def loss(weights, index):
+    return jnp.sum(jnp.sin(aen.shared_dense(x, weights, index)))
+
+  known = jax.grad(loss)(weights, index)
+  as_data = jax.grad(loss)(weights, jnp.asarray(index))
+  np.testing.assert_allclose(known, as_data, rtol=1e-4, atol=1e-4)
+  assert not known[-2:].any()
+
+
 def test_batch_axes_may_be_any_number():
   layer = aen.EquivariantDense(('rotation',), (4, 4), (2, 2), features=3)
   x = jax.random.normal(jax.random.key(0), (2, 3, 5, 4, 4, 6))

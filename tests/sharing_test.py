@@ -272,6 +272,21 @@ def test_memory_is_bounded(monkeypatch):
   sharing.clear_memory_cache()
 
 
+@pytest.mark.parametrize('width', [2, 8])
+@pytest.mark.parametrize(
+  'names', [('rotation',), ('left_vertical_scramble',), tuple(aen.SYMMETRIES)]
+)
+def test_sum_tables_sum_every_class(names, width):
+  labels = aen.dense_sharing(names, (8, 8), (4, 4)).kernel.ravel()
+  values = np.random.default_rng(0).integers(-9, 10, labels.size)
+  sums = values
+  for table in sharing.sum_tables(labels, width):
+    assert len(table) <= width
+    sums = np.append(sums, 0)[table].sum(0)
+  expected = np.bincount(labels, weights=values)
+  np.testing.assert_array_equal(sums, expected)
+
+
 def test_threads_may_share_the_caches(monkeypatch):
   sharing.clear_memory_cache()
   monkeypatch.setattr(sharing, 'MEMORY_CACHE_BYTES', 2 * 4 * 64 * 16)
