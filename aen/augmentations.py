@@ -1,0 +1,207 @@
+"""Random affine copies of images, in JAX: the paper's six augmentations.
+
+Each augmentation draws a matrix that tells where the value of every pixel comes
+from; off ones are the identity. All six become one matrix, and an image is
+resampled once, with bilinear weights. The on/off bits are data, so all 64
+combinations are one compiled program and `vmap` together.
+
+Legend: B images, H×W pixels, C channels. Matrices act on (i, j, 1), the row and
+column counted in pixels from the image's centre.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+# Draws a matrix [3, 3] for images of the given height and width.
+Augmentation = Callable[[jax.Array, tuple[int, int]], jax.Array]
+
+_MAX_ANGLE = np.deg2rad(30.0)
+_MAX_SHIFT = 0.2
+_MAX_SCALING = 0.1
+_MAX_SHEAR = np.deg2rad(10.0)
+
+
+@jax.jit
+def augment(
+  key: jax.Array,
+  images: jax.Array,
+  mask: jax.Array,
+  fill: jax.Array | float = 0.0,
+) -> jax.Array:
+  """Returns images changed at random, each in its own way.
+
+  With every augmentation off, images come back bit for bit; flips and shifts
+  alone move pixels and change none.
+
+  Args:
+    key: Consumed.
+    images: [B, H, W, C] or [B, H, W]; integers become float32.
+    mask: Which augmentations are on, in the order of `AUGMENTATIONS`, bool or
+      numbers [6]; see `augmentation_mask`.
+    fill: The value beyond the borders, one number or one per channel: black,
+      so if the images are normalised, what black has become.
+
+  Returns:
+    Images of the same shape.
+  """
+  images, mask = jnp.asarray(images), jnp.asarray(mask)
+  if images.ndim not in (3, 4) or mask.shape != (len(AUGMENTATIONS),):
+    raise ValueError(
+      f'augment needs images [B, H, W, C] or [B, H, W] and a mask'
+      f' [{len(AUGMENTATIONS)}], got shapes {images.shape} and {mask.shape};'
+      ' for several masks use jax.vmap'
+    )
+  if not jnp.issubdtype(images.dtype, jnp.floating):
+    images = images.astype(jnp.float32)
+  num_images, height, width = images.shape[:3]
+  with_channels = images.reshape(num_images, height, width, -1)
+  keys = jax.random.split(key, num_images)
+  matrices = jax.vmap(random_matrix, (0, None, None))(
+    keys, (height, width), mask
+  )
+  changed = jax.vmap(resample, (0, 0, None))(with_channels, matrices, fill)
+  return changed.reshape(images.shape)
+
+
+def augmentation_mask(names: str | Iterable[str]) -> np.ndarray:
+  """Returns the mask with the named augmentations on, bool [6].
+
+  >>> augmentation_mask(['random_rotation', 'random_shear']).astype(int)
+  array([1, 0, 0, 0, 0, 1])
+  """
+  names = [names] if isinstance(names, str) else list(names)
+  if unknown := [name for name in names if name not in AUGMENTATIONS]:
+    raise ValueError(
+      f'unknown augmentation {unknown[0]!r}; known names: '
+      + ', '.join(AUGMENTATIONS)
+    )
+  return np.array([name in names for name in AUGMENTATIONS])
+
+
+def random_matrix(
+  key: jax.Array, shape: tuple[int, int], mask: jax.Array
+) -> jax.Array:
+  """Draws the matrix [3, 3] of all augmentations that are on.
+
+  They act in their order: the first matrix is the last on the way from a pixel
+  back to where its value comes from.
+  """
+  result = jnp.eye(3)
+  for i, draw in enumerate(AUGMENTATIONS.values()):
+    drawn = draw(jax.random.fold_in(key, i), shape)
+    result = result @ jnp.where(mask[i].astype(bool), drawn, jnp.eye(3))
+  return result
+
+
+def resample(
+  image: jax.Array, matrix: jax.Array, fill: jax.Array | float = 0.0
+) -> jax.Array:
+  """Looks every pixel's value up where the matrix says, bilinearly.
+
+  Args:
+    image: [H, W, C].
+    matrix: [3, 3]; a pixel at p from the centre gets the value at `matrix @ p`.
+    fill: The value beyond the borders.
+
+  Returns:
+    [H, W, C].
+  """
+  height, width, channels = image.shape
+  padded = jnp.full((height + 2, width + 2, channels), fill, image.dtype)
+  padded = padded.at[1:-1, 1:-1].set(image).reshape(-1, channels)
+  centre = np.array([height - 1, width - 1]) / 2
+  rows, columns = (
+    np.indices((height, width), np.float32) - centre[:, None, None]
+  ).astype(np.float32)
+  row, row_weight = _place(matrix[0], rows, columns, height)
+  column, column_weight = _place(matrix[1], rows, columns, width)
+  corner = row * (width + 2) + column
+
+  def value(offset: int) -> jax.Array:
+    return padded.at[corner + offset].get(mode='promise_in_bounds')
+
+  def between(first: jax.Array, second: jax.Array, weight: jax.Array):
+    return (1 - weight) * first + weight * second
+
+  above = between(value(0), value(1), column_weight)
+  below = between(value(width + 2), value(width + 3), column_weight)
+  return between(above, below, row_weight).astype(image.dtype)
+
+
+def _place(
+  line: jax.Array, rows: np.ndarray, columns: np.ndarray, size: int
+) -> tuple[jax.Array, jax.Array]:
+  """Returns the last place before a coordinate, and how far it lies beyond.
+
+  Places count from the border of `fill` around the image: 0…size + 1.
+  """
+  place = line[0] * rows + line[1] * columns + (line[2] + (size - 1) / 2 + 1)
+  before = jnp.clip(jnp.floor(place), 0, size)
+  beyond = jnp.clip(place - before, 0, 1)
+  return before.astype(jnp.int32), beyond[..., None]
+
+
+def _uniform(key: jax.Array, limit: float) -> jax.Array:
+  return jax.random.uniform(key, minval=-limit, maxval=limit)
+
+
+def _linear(entries: list[list[jax.Array | float]]) -> jax.Array:
+  """Returns a matrix [3, 3] that keeps the centre."""
+  rows = [[*row, 0.0] for row in entries]
+  return jnp.array([*rows, [0.0, 0.0, 1.0]], jnp.float32)
+
+
+def _rotation(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
+  del shape
+  angle = _uniform(key, _MAX_ANGLE)
+  cos, sin = jnp.cos(angle), jnp.sin(angle)
+  return _linear([[cos, -sin], [sin, cos]])
+
+
+def _flip(axis: int) -> Augmentation:
+  def draw(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
+    del shape
+    flipped = np.ones(2)
+    flipped[axis] = -1
+    signs = jnp.where(jax.random.bernoulli(key), flipped, np.ones(2))
+    return _linear([[signs[0], 0.0], [0.0, signs[1]]])
+
+  return draw
+
+
+def _translation(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
+  """Shifts by whole pixels: nothing is blurred."""
+  shift = jnp.stack([_uniform(k, _MAX_SHIFT) for k in jax.random.split(key)])
+  shift = jnp.round(shift * jnp.array(shape, jnp.float32))
+  return jnp.eye(3).at[:2, 2].set(shift)
+
+
+def _scaling(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
+  del shape
+  factor = 1 / (1 + _uniform(key, _MAX_SCALING))
+  return _linear([[factor, 0.0], [0.0, factor]])
+
+
+def _shear(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
+  del shape
+  return _linear([[1.0, 0.0], [jnp.tan(_uniform(key, _MAX_SHEAR)), 1.0]])
+
+
+# The paper's Rot(30), HFlip, VFlip, Trans(0.2), Scale(0.1), Shear(10), in its
+# order, which is the order of the bits. Flips act with probability 1/2.
+AUGMENTATIONS: Mapping[str, Augmentation] = types.MappingProxyType(
+  {
+    'random_rotation': _rotation,
+    'random_horizontal_flip': _flip(axis=1),
+    'random_vertical_flip': _flip(axis=0),
+    'random_translation': _translation,
+    'random_scaling': _scaling,
+    'random_shear': _shear,
+  }
+)

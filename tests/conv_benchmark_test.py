@@ -1,0 +1,48 @@
+import csv
+
+from absl.testing import flagsaver
+import pytest
+
+from tests import launchers
+
+
+@pytest.fixture(scope='module')
+def benchmark():
+  return launchers.load('conv_benchmark')
+
+
+def test_a_small_run_times_every_variant(benchmark, tmp_path, capsys):
+  with flagsaver.flagsaver(
+    out=str(tmp_path),
+    group=['H2'],
+    width=[0.2],
+    shape=['16x16x1'],
+    batch=2,
+    repeats=3,
+    children=1,
+  ):
+    benchmark.main([])
+  with open(tmp_path / 'convolutions.csv') as file:
+    (row,) = csv.DictReader(file)
+  assert float(row['aen / flax']) > 0
+  assert float(row['augment / aen']) > 0
+  assert 'augmented / aen: median' in capsys.readouterr().out
+
+
+def test_methods_are_variants(benchmark):
+  found = benchmark._modules((), 0.2, (16, 16, 1), methods=True)
+  assert {'aen conv', 'aen patches'} < set(found)
+  (plain, _), (cnn, _) = found['flax'], found['aen']
+  assert plain.features == cnn.widths()[0] == 4
+
+
+@pytest.mark.parametrize(
+  ('flag', 'message'),
+  [({'shape': ['28']}, 'like 28x28x1'), ({'group': ['P8']}, 'known: none, H2')],
+)
+def test_bad_flags_are_said(benchmark, flag, message):
+  with (
+    flagsaver.flagsaver(**flag),
+    pytest.raises(ValueError, match=message),
+  ):
+    benchmark.main([])
