@@ -1,0 +1,209 @@
+"""What every network of a lattice is worth: the ground truth for searches.
+
+A landscape is the table of all networks, each trained with several seeds, every
+epoch's accuracy kept, validation and test apart. With it a search is a lookup,
+so that strategies can be compared with error bars.
+
+Legend: K symmetries, 2^K states, R networks, S seeds, E epochs.
+"""
+
+import dataclasses
+import functools
+import hashlib
+
+import numpy as np
+
+from aen import files
+
+_VERSION = 'aen landscape 1'
+_CHECKSUM = 'sha256'
+_DTYPES = {
+  'name': np.str_,
+  'symmetries': np.str_,
+  'index': np.int32,
+  'representatives': np.int32,
+  'closures': np.int32,
+  'weights': np.int32,
+  'seeds': np.int64,
+  'validation': np.float32,
+  'test': np.float32,
+  'seconds': np.float32,
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Landscape:
+  """The accuracy of every network, in every epoch, with every seed.
+
+  Attributes:
+    name: What the networks were trained on, such as 'g_mnist/aug5'.
+    symmetries: The names of the table's symmetries. K of str
+    index: The network of every state, as in `aen.Lattice`. int32 [2^K]
+    representatives: Each network's shortest state. int32 [R]
+    closures: All symmetries that each network respects. int32 [R]
+    weights: The number of free weights of each network. int32 [R]
+    seeds: The seeds. int64 [S]
+    validation: Validation accuracy after each epoch, 0 to 1. float32 [R, S, E]
+    test: Test accuracy after each epoch, 0 to 1. float32 [R, S, E]
+    seconds: Time to train. float32 [R, S]
+  """
+
+  name: str
+  symmetries: tuple[str, ...]
+  index: np.ndarray
+  representatives: np.ndarray
+  closures: np.ndarray
+  weights: np.ndarray
+  seeds: np.ndarray
+  validation: np.ndarray
+  test: np.ndarray
+  seconds: np.ndarray
+
+  def __post_init__(self) -> None:
+    object.__setattr__(self, 'name', str(self.name))
+    names = tuple(str(name) for name in self.symmetries)
+    object.__setattr__(self, 'symmetries', names)
+    for field, dtype in _DTYPES.items():
+      if field not in ('name', 'symmetries'):
+        array = np.asarray(getattr(self, field)).astype(dtype)
+        array.flags.writeable = False
+        object.__setattr__(self, field, array)
+    _check(self)
+
+  def __len__(self) -> int:
+    return len(self.representatives)
+
+  def __repr__(self) -> str:
+    return (
+      f'Landscape({self.name!r}, {len(self.symmetries)} symmetries,'
+      f' {len(self)} networks, {len(self.seeds)} seeds,'
+      f' {self.validation.shape[-1]} epochs)'
+    )
+
+  def table(self, seed: int) -> np.ndarray:
+    """Returns the best validation accuracy within the first e epochs.
+
+    Args:
+      seed: Which of the S seeds, by its place in `seeds`.
+
+    Returns:
+      float32 [R, E]: column e - 1 is what a search sees that trains for e
+      epochs.
+    """
+    return np.maximum.accumulate(self.validation[:, seed], axis=-1)
+
+  def values(self, part: str = 'test') -> np.ndarray:
+    """Returns what each network is truly worth: its mean over seeds.
+
+    Args:
+      part: 'validation' or 'test'; in either case the accuracy of the epoch
+        that is best on the validation images (the first of equals).
+
+    Returns:
+      float64 [R].
+    """
+    if part not in ('validation', 'test'):
+      raise ValueError(f"part must be 'validation' or 'test', got {part!r}")
+    best = self.validation.argmax(axis=-1)[..., None]  # [R, S, 1]
+    chosen = np.take_along_axis(getattr(self, part), best, axis=-1)
+    return chosen.astype(np.float64).mean(axis=(1, 2))
+
+  @functools.cached_property
+  def fingerprint(self) -> str:
+    """A name for exactly these numbers, the same on every machine."""
+    return _checksum(_as_arrays(self))
+
+  def save(self, path: files.PathLike) -> None:
+    """Writes one .npz file with a checksum, all of it or nothing.
+
+    Args:
+      path: Where to; the ending .npz is not added for you.
+    """
+    arrays = _as_arrays(self) | {_CHECKSUM: np.array(self.fingerprint)}
+    with files.written_whole(path) as file:
+      np.savez_compressed(file, **arrays)
+
+
+def load(path: files.PathLike) -> Landscape:
+  """Reads a landscape; a damaged or foreign file is a `ValueError`."""
+  try:
+    with np.load(path, allow_pickle=False) as stored:
+      arrays = {name: stored[name] for name in (*_DTYPES, _CHECKSUM)}
+  except (FileNotFoundError, PermissionError, IsADirectoryError):
+    raise
+  except Exception as error:  # zipfile raises nearly anything
+    raise _damaged(path, error) from error
+  checksum = str(arrays.pop(_CHECKSUM))
+  if checksum != _checksum(arrays):
+    raise _damaged(path, 'its checksum does not match')
+  name, symmetries = str(arrays.pop('name')), arrays.pop('symmetries')
+  return Landscape(name=name, symmetries=tuple(symmetries.tolist()), **arrays)
+
+
+def _as_arrays(landscape: Landscape) -> dict[str, np.ndarray]:
+  return {
+    name: np.asarray(getattr(landscape, name), dtype)
+    for name, dtype in _DTYPES.items()
+  }
+
+
+def _checksum(arrays: dict[str, np.ndarray]) -> str:
+  digest = hashlib.sha256(_VERSION.encode())
+  for name in _DTYPES:
+    array = arrays[name]
+    if array.dtype.kind == 'U':
+      digest.update(repr((name, array.tolist())).encode())
+    else:
+      little = array.dtype.newbyteorder('<')
+      digest.update(repr((name, little.str, array.shape)).encode())
+      digest.update(np.ascontiguousarray(array, little).tobytes())
+  return digest.hexdigest()
+
+
+def _damaged(path: files.PathLike, why: object) -> ValueError:
+  return ValueError(
+    f'{path}: expected a landscape as written by Landscape.save, got a damaged'
+    f' or foreign file ({why}); make or copy it again'
+  )
+
+
+def _check(landscape: Landscape) -> None:
+  """Raises a ValueError unless all shapes and ranges fit together."""
+  networks, seeds = len(landscape.representatives), len(landscape.seeds)
+  num_states = 2 ** len(landscape.symmetries)
+  epochs = (
+    np.shape(landscape.validation)[-1] if landscape.validation.ndim else 0
+  )
+  expected = {
+    'index': (num_states,),
+    'representatives': (networks,),
+    'closures': (networks,),
+    'weights': (networks,),
+    'validation': (networks, seeds, epochs),
+    'test': (networks, seeds, epochs),
+    'seconds': (networks, seeds),
+  }
+  for name, shape in expected.items():
+    if getattr(landscape, name).shape != shape:
+      raise ValueError(
+        f'landscape {landscape.name!r}: {name} must have shape {shape}, got'
+        f' {getattr(landscape, name).shape}'
+      )
+  if not networks * seeds * epochs:
+    raise ValueError(
+      f'landscape {landscape.name!r} is empty: {networks} networks, {seeds}'
+      f' seeds, {epochs} epochs'
+    )
+  if not np.array_equal(np.unique(landscape.index), np.arange(networks)):
+    raise ValueError(
+      f'landscape {landscape.name!r}: index must use the networks 0 to'
+      f' {networks - 1}, all of them'
+    )
+  for name in ('validation', 'test'):
+    accuracy = getattr(landscape, name)
+    if not ((accuracy >= 0) & (accuracy <= 1)).all():  # False for NaN as well
+      raise ValueError(
+        f'landscape {landscape.name!r}: {name} must be accuracies from 0 to 1,'
+        f' got {accuracy.min()} to {accuracy.max()}; a diverged network counts'
+        ' as 0'
+      )

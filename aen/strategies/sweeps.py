@@ -1,0 +1,100 @@
+"""Strategies that go through a list: exhaustive, random, successive halving.
+
+Legend: K bits, R networks, P proposals of a round, N candidates.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aen.strategies import base
+
+
+class SweepState(NamedTuple):
+  """A list of states, and how far it has been read."""
+
+  order: jax.Array  # int32 [N]
+  position: jax.Array  # int32 []
+  counts: base.Counts
+
+
+def exhaustive(
+  num_bits: int, *, index: np.ndarray, epochs: int, per_round: int = 1
+) -> base.Strategy:
+  """Every network once, each by its shortest name, in the lattice's order."""
+  index = base.as_index(index, num_bits, epochs)
+  states = representatives(index)
+  return _sweep(lambda key: jnp.asarray(states), index, epochs, per_round)
+
+
+def random(
+  num_bits: int,
+  *,
+  index: np.ndarray,
+  epochs: int,
+  per_round: int = 1,
+  distinct: bool = True,
+) -> base.Strategy:
+  """Every network once, in random order.
+
+  Args:
+    num_bits: K.
+    index: The network of every state. int32 [2^K]
+    epochs: How long to train.
+    per_round: P.
+    distinct: Draws from the R networks. False draws from the 2^K states, none
+      twice, and so finds networks with many names first.
+
+  Returns:
+    The strategy.
+  """
+  index = base.as_index(index, num_bits, epochs)
+  states = representatives(index) if distinct else np.arange(index.size)
+  states = states.astype(np.int32)
+  return _sweep(
+    lambda key: jax.random.permutation(key, states), index, epochs, per_round
+  )
+
+
+def representatives(index: np.ndarray) -> np.ndarray:
+  """Returns each network's shortest state, as `aen.Lattice` does. int32 [R]."""
+  by_length = np.argsort(np.bitwise_count(np.arange(index.size)), kind='stable')
+  _, first = np.unique(index[by_length], return_index=True)
+  return by_length[first].astype(np.int32)
+
+
+def _sweep(
+  order_of: Callable[[jax.Array], jax.Array],
+  index: np.ndarray,
+  epochs: int,
+  per_round: int,
+) -> base.Strategy:
+  """Reads states [N], listed in an order that a key decides."""
+  base.positive(per_round=per_round)
+  slots = np.arange(per_round, dtype=np.int32)
+
+  def init(key: jax.Array, baseline: jax.Array) -> SweepState:
+    del baseline
+    return SweepState(order_of(key), jnp.int32(0), base.no_counts(index))
+
+  def propose(state: SweepState) -> tuple[SweepState, base.Proposal]:
+    states = state.order.at[state.position + slots].get(
+      mode='fill', fill_value=base.NO_STATE
+    )
+    return state, base.full_proposal(states, epochs)
+
+  def observe(
+    state: SweepState, proposal: base.Proposal, values: jax.Array
+  ) -> SweepState:
+    del values
+    used = (proposal.states >= 0).sum(dtype=jnp.int32)
+    counts = base.count(state.counts, index, proposal.states)
+    return state._replace(position=state.position + used, counts=counts)
+
+  def finished(state: SweepState) -> jax.Array:
+    return state.position >= state.order.size
+
+  return base.Strategy(init, propose, observe, finished)

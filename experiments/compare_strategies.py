@@ -1,0 +1,387 @@
+r"""Which strategy finds a good network soonest?
+
+Runs strategies on landscapes, where every network's true value is known, with
+many seeds each, and writes regret.csv, summary.csv and regret.png.
+
+  python -m experiments.compare_strategies --landscapes=a.npz,b.npz
+
+A search sees one seed's validation accuracies and picks the network with the
+best it has seen. Regret is how much that pick falls short of the best network,
+both judged by the mean over all seeds of test accuracy. Observed regret is the
+same, judged by the accuracies that the search saw: how well it searches, apart
+from how well those tell networks apart.
+
+A strategy is a name, one of `CONTENDERS` below or of `aen.strategies`, or a
+call with options, such as --strategy='dqn(hidden_sizes=(64, 64))'. Results are
+kept in --out and used again; delete its folder `traces` to begin anew. A few
+minutes a landscape; the paper's DQN adds one or two minutes per seed.
+"""
+
+import ast
+from collections.abc import Iterator
+import csv
+import dataclasses
+import hashlib
+import os
+import pathlib
+from typing import Any
+import zipfile
+
+from absl import flags
+import jax
+from matplotlib import figure
+import numpy as np
+
+from aen import dqn
+from aen import landscapes as landscapes_lib
+from aen import strategies
+from aen.strategies import comparing
+from experiments import launch
+
+_LANDSCAPES = flags.DEFINE_list(
+  'landscapes', None, 'Landscape files (.npz), separated by commas.'
+)
+_STRATEGIES = flags.DEFINE_multi_string(
+  'strategy', None, 'A strategy; repeat for several. All contenders by default.'
+)
+_SEEDS = flags.DEFINE_integer(
+  'seeds', 200, 'Searches of each strategy.', lower_bound=2
+)
+_LIGHT_SEEDS = flags.DEFINE_integer(
+  'light_seeds', 100, 'Searches of each DQN, but for the wide.', lower_bound=2
+)
+_WIDE_SEEDS = flags.DEFINE_integer(
+  'wide_seeds',
+  20,
+  "Searches of each DQN with the paper's 400-wide network.",
+  lower_bound=2,
+)
+_JUDGE = flags.DEFINE_enum(
+  'judge', 'test', ['test', 'validation'], 'Accuracies that tell the truth.'
+)
+_OUT = flags.DEFINE_string(
+  'out', 'runs/compare_strategies', 'Folder for traces, tables and picture.'
+)
+
+_LIGHT = 'hidden_sizes=(64, 64), replay_capacity=2000'
+_QUICK = (
+  f'{_LIGHT}, batch_size=16, input_scale=1.0, max_steps=1000,'
+  ' epsilons=(1.0, 0.8, 0.6, 0.4, 0.2, 0.1), models=(10, 5, 5, 5, 5, 470)'
+)
+CONTENDERS = {
+  'random': 'random()',
+  'random_states': 'random(distinct=False)',
+  'local': 'local()',
+  'evolution': 'evolution(max_steps=3000)',
+  'halving': 'halving(candidates=64)',
+  'exhaustive': 'exhaustive()',
+  'walk': 'dqn(hidden_sizes=(1,), batch_size=1, replay_capacity=1,'
+  ' epsilons=(1.0,), models=(1000,))',
+  'dqn': 'dqn()',
+  'dqn_light': f'dqn({_LIGHT}, batch_size=64)',
+  'dqn_quick': f'dqn({_QUICK})',
+  'dqn_after': f'dqn({_QUICK}, afterstates=True)',
+}
+AT = (10, 20, 50, 100)  # networks trained, in summary.csv
+_CHUNK = 50
+_LOCAL_ROUNDS = 3000
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+  """What to compare."""
+
+  landscapes: tuple[landscapes_lib.Landscape, ...]
+  strategies: tuple[str, ...]
+  seeds: int
+  light_seeds: int
+  wide_seeds: int
+  judge: str
+  out: pathlib.Path
+
+
+@dataclasses.dataclass(frozen=True)
+class Contender:
+  """A strategy, how long it runs and how often."""
+
+  label: str
+  call: str
+  details: str  # whatever else decides what it does
+  strategy: strategies.Strategy
+  rounds: int
+  searches: int
+  chunk: int  # searches at once
+
+
+def run(config: Config) -> None:
+  """Compares, prints and writes tables and picture."""
+  rows, summary, panels = [], [], {}
+  for landscape in config.landscapes:
+    found = {}
+    for contender in _contenders(config, landscape):
+      traces = _traces(contender, landscape, config.out / 'traces')
+      numbers = np.arange(contender.searches)
+      curves = comparing.curves(traces, landscape, numbers, config.judge)
+      found[contender.label] = curves
+      rows += _curve_rows(landscape, contender, curves)
+    summary += _summary_rows(landscape, found, config.judge)
+    panels[landscape.name] = found
+    _print(landscape, [r for r in summary if r['landscape'] == landscape.name])
+  config.out.mkdir(parents=True, exist_ok=True)
+  _write(config.out / 'regret.csv', rows)
+  _write(config.out / 'summary.csv', summary)
+  draw(panels).savefig(config.out / 'regret.png', dpi=120)
+  print(f'Tables and picture: {config.out}')
+
+
+def _contenders(
+  config: Config, landscape: landscapes_lib.Landscape
+) -> Iterator[Contender]:
+  for label in config.strategies:
+    call = CONTENDERS.get(label, label)
+    name, options = parse(call)
+    strategy = strategies.make(
+      name,
+      len(landscape.symmetries),
+      index=landscape.index,
+      epochs=landscape.validation.shape[-1],
+      **options,
+    )
+    details, searches, chunk = '', config.seeds, _CHUNK
+    if name == 'dqn':
+      agent = dqn.DQNConfig(**options)
+      details, wide = repr(agent), max(agent.hidden_sizes) >= 400
+      searches = config.wide_seeds if wide else config.light_seeds
+      chunk = 1 if wide else _CHUNK
+    rounds = _rounds(name, options, landscape)
+    yield Contender(label, call, details, strategy, rounds, searches, chunk)
+
+
+def parse(call: str) -> tuple[str, dict[str, Any]]:
+  """Reads a name, or a call with literal keyword arguments.
+
+  >>> parse('halving(factor=3)')
+  ('halving', {'factor': 3})
+  """
+  try:
+    tree = ast.parse(call.strip(), mode='eval').body
+    if isinstance(tree, ast.Name):
+      return tree.id, {}
+    if isinstance(tree, ast.Call) and not tree.args:
+      options = {k.arg: ast.literal_eval(k.value) for k in tree.keywords}
+      return tree.func.id, options
+  except (SyntaxError, ValueError, AttributeError, TypeError):
+    pass
+  raise ValueError(
+    f'expected a strategy such as random or dqn(discount=0.9), got {call!r}'
+  )
+
+
+def _rounds(
+  name: str, options: dict[str, Any], landscape: landscapes_lib.Landscape
+) -> int:
+  """Returns how many rounds a search takes at most."""
+  per_round = options.get('per_round', 1)
+  steps = {
+    'exhaustive': len(landscape),
+    'random': len(landscape.index),
+    'halving': 3 * len(landscape),
+    'local': _LOCAL_ROUNDS,
+    'evolution': options.get('max_steps', 1000),
+    'dqn': options.get('max_steps', dqn.DQNConfig().max_steps),
+  }[name]
+  if name == 'random' and options.get('distinct', True):
+    steps = len(landscape)
+  return -(-steps // per_round)
+
+
+def _traces(
+  contender: Contender,
+  landscape: landscapes_lib.Landscape,
+  folder: pathlib.Path,
+) -> strategies.Trace:
+  """Runs the searches that have not been run before."""
+  parts = []
+  for first in range(0, contender.searches, contender.chunk):
+    last = min(first + contender.chunk, contender.searches)
+    path = folder / _file_name(contender, landscape, first, last)
+    traces = _load(path)
+    if traces is None:
+      print(
+        f'{landscape.name}: {contender.label}, searches {first} to {last - 1}',
+        flush=True,
+      )
+      traces = comparing.search_landscape(
+        contender.strategy,
+        landscape,
+        np.arange(first, last),
+        contender.rounds,
+        vectorised=contender.chunk > 1,
+      )
+      _save(path, traces)
+    parts.append(traces)
+  return strategies.Trace(
+    *(np.concatenate(x) for x in zip(*parts, strict=True))
+  )
+
+
+def _file_name(
+  contender: Contender,
+  landscape: landscapes_lib.Landscape,
+  first: int,
+  last: int,
+) -> str:
+  asked = (
+    *(contender.call, contender.details, contender.rounds),
+    *(landscape.fingerprint, first, last),
+  )
+  digest = hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
+  name = landscape.name.replace('/', '_')
+  short = contender.call.split('(')[0]
+  return f'{name}-{short}-{first:03}-{digest}.npz'
+
+
+def _load(path: pathlib.Path) -> strategies.Trace | None:
+  """Reads traces; None if there are none, or if they are damaged."""
+  try:
+    with np.load(path, allow_pickle=False) as stored:
+      return strategies.Trace(*(stored[x] for x in strategies.Trace._fields))
+  except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    return None
+
+
+def _save(path: pathlib.Path, traces: strategies.Trace) -> None:
+  path.parent.mkdir(parents=True, exist_ok=True)
+  partial = path.with_suffix(f'.{os.getpid()}.partial')
+  with open(partial, 'wb') as file:
+    np.savez_compressed(file, **traces._asdict())
+  os.replace(partial, path)
+
+
+def _curve_rows(
+  landscape: landscapes_lib.Landscape,
+  contender: Contender,
+  curves: dict[str, comparing.Curves],
+) -> list[dict[str, Any]]:
+  rows = []
+  for kind, curve in curves.items():
+    mean, band = comparing.mean_and_band(curve.regret)
+    observed, observed_band = comparing.mean_and_band(curve.observed)
+    changes = np.flatnonzero(np.diff(mean, prepend=np.inf))
+    for x in changes:  # between these the curve is flat
+      rows.append(
+        {'landscape': landscape.name, 'strategy': contender.label}
+        | {'searches': contender.searches, 'cost': kind}
+        | {'spent': int(curve.cost[x]), 'regret': f'{mean[x]:.6f}'}
+        | {'band': f'{band[x]:.6f}', 'observed': f'{observed[x]:.6f}'}
+        | {'observed_band': f'{observed_band[x]:.6f}'}
+      )
+  return rows
+
+
+def _summary_rows(
+  landscape: landscapes_lib.Landscape,
+  found: dict[str, dict[str, comparing.Curves]],
+  judge: str,
+) -> list[dict[str, Any]]:
+  """Returns each strategy's regret and gain after so many networks.
+
+  The gain is the accuracy of the pick over that of the average network, less
+  one: how much better than picking a network at random.
+  """
+  truth = landscape.values(judge)
+  rows = []
+  for label, curves in found.items():
+    for spent in AT:
+      if spent <= len(landscape):
+        curve = curves['networks']
+        mean, band = comparing.mean_and_band(curve.regret)
+        observed, observed_band = comparing.mean_and_band(curve.observed)
+        x = spent - 1
+        gain = (truth.max() - mean[x]) / truth.mean() - 1
+        rows.append(
+          {'landscape': landscape.name, 'strategy': label}
+          | {'searches': len(curve.regret), 'networks': spent}
+          | {'regret': round(mean[x], 5), 'band': round(band[x], 5)}
+          | {'observed': round(observed[x], 5)}
+          | {'observed_band': round(observed_band[x], 5)}
+          | {
+            'gain': round(gain, 4),
+            'gain_band': round(band[x] / truth.mean(), 4),
+          }
+        )
+  return rows
+
+
+def _print(
+  landscape: landscapes_lib.Landscape, summary: list[dict[str, Any]]
+) -> None:
+  print(f'{landscape.name}: regret (observed) in points after …')
+  spents = sorted({row['networks'] for row in summary})
+  heads = ''.join(f'{spent:>12} networks' for spent in spents)
+  print(f'{"":24}{heads}')
+  for label in dict.fromkeys(row['strategy'] for row in summary):
+    cells = [
+      f'{100 * row["regret"]:6.2f} ±{100 * row["band"]:5.2f}'
+      f' ({100 * row["observed"]:5.2f})'
+      for row in summary
+      if row['strategy'] == label
+    ]
+    print(f'{label:24.24}' + ' '.join(f'{cell:>20}' for cell in cells))
+
+
+def draw(
+  panels: dict[str, dict[str, dict[str, comparing.Curves]]],
+) -> figure.Figure:
+  """Draws regret against both costs, one row per landscape."""
+  canvas = figure.Figure((11, 3.6 * len(panels)), layout='constrained')
+  axes = canvas.subplots(len(panels), 2, squeeze=False, sharey='row')
+  for row, (name, found) in zip(axes, panels.items(), strict=True):
+    for axis, kind in zip(row, ('networks', 'states'), strict=True):
+      for number, (label, curves) in enumerate(found.items()):
+        curve = curves[kind]
+        mean, band = comparing.mean_and_band(100 * curve.regret)
+        style = '-' if label.startswith('dqn') else ('--', ':')[number % 2]
+        axis.plot(curve.cost, mean, style, color=f'C{number}', label=label)
+        axis.fill_between(
+          curve.cost, mean - band, mean + band, color=f'C{number}', alpha=0.15
+        )
+      axis.set_xscale('log')
+      axis.set_title(name)
+      axis.set_xlabel(
+        {'networks': 'networks trained', 'states': 'states seen'}[kind]
+      )
+    row[0].set_ylabel('regret, points of accuracy')
+  axes[0, 1].legend(fontsize='small')
+  return canvas
+
+
+def _write(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
+  with open(path, 'w', newline='') as file:
+    writer = csv.DictWriter(file, rows[0])
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def main(_: list[str]) -> None:
+  """Flags to config to one call."""
+  jax.config.update('jax_numpy_rank_promotion', 'raise')
+  if not _LANDSCAPES.value:
+    raise ValueError(
+      '--landscapes must name files made by experiments.landscape, got none'
+    )
+  run(
+    Config(
+      landscapes=tuple(landscapes_lib.load(f) for f in _LANDSCAPES.value),
+      strategies=tuple(_STRATEGIES.value or CONTENDERS),
+      seeds=_SEEDS.value,
+      light_seeds=_LIGHT_SEEDS.value,
+      wide_seeds=_WIDE_SEEDS.value,
+      judge=_JUDGE.value,
+      out=pathlib.Path(_OUT.value),
+    )
+  )
+
+
+if __name__ == '__main__':
+  launch.run(main)
