@@ -26,6 +26,7 @@ _SEARCH = [
   'orbax-checkpoint>=0.11,<1',
   'scikit-learn>=1.5',
   'tqdm>=4.66',
+  'typing_extensions>=4.4',
 ]
 _NOTEBOOKS = ['ipykernel>=6.29', 'nbmake>=1.5']
 _DEV = [

@@ -19,6 +19,7 @@ _HOMES = {
   'orbits': ('permutation', 'pair', 'join', 'alg1', 'alg2'),
   'sharing': ('Sharing', 'dense_sharing', 'conv_sharing'),
   'lattice': ('Lattice', 'distinct_networks'),
+  'landscapes': ('Landscape',),
   'testing': ('assert_equivariant',),
   'layers': (
     'EquivariantDense',
@@ -27,8 +28,26 @@ _HOMES = {
     'sharing_variables',
     'to_dense',
   ),
+  'convolutions': (
+    'EquivariantConv',
+    'group_pool',
+    'shared_conv',
+    'spatial_pool',
+  ),
   'networks': ('EquivariantMLP',),
+  'group_cnn': ('GroupCNN',),
   'datasets': ('load_dataset',),
+  'augmentations': ('AUGMENTATIONS', 'augment', 'augmentation_mask'),
+  'children': ('Recipe', 'train_child', 'train_children'),
+  'rewards': (),
+  'environment': (),
+  'replay': (),
+  'dqn': (),
+  'strategies': (),
+  'results': ('Results',),
+  'outcome': ('SearchResult',),
+  'search': ('SearchConfig', 'discover'),
+  'report': (),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

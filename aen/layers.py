@@ -82,12 +82,23 @@ def shared_dense(
       f'{"" if weights.ndim == 1 else " and channel"}, got {x.shape}'
     )
   formula = '...n,nm->...m' if weights.ndim == 1 else '...nc,nmcf->...mf'
-  y = jnp.einsum(formula, x, _kernel(weights, index), precision=precision)
-  return y if bias is None else y + bias[bias_index]
+  y = jnp.einsum(formula, x, shared_kernel(weights, index), precision=precision)
+  if bias is None:
+    return y
+  each = bias[bias_index]  # one axis per axis of y: no rank is promoted
+  return y + jnp.expand_dims(each, tuple(range(y.ndim - each.ndim)))
 
 
-def _kernel(weights: Array, index: Array) -> Array:
-  """Returns the kernel, [N, M] or [N, M, C, F]."""
+def shared_kernel(weights: Array, index: Array) -> Array:
+  """Returns `weights[index]`, with a fast gradient if the index is known.
+
+  Args:
+    weights: The free weights, [W, ...].
+    index: Which weight each entry of the kernel is.
+
+  Returns:
+    The kernel, [*index.shape, ...].
+  """
   if not isinstance(index, np.ndarray):
     return weights[index]
   num_used = int(index.max()) + 1
@@ -324,11 +335,11 @@ def _first_entries(
   num_in, num_out = index.shape
   entries = jnp.reshape(plain, (num_in, -1, num_out, features))
   entries = entries.transpose(0, 2, 1, 3).reshape(index.size, -1, features)
-  first = _first_positions(index, num_weights)
+  first = first_positions(index, num_weights)
   return jnp.take(entries, first, axis=0, mode='fill', fill_value=0)
 
 
-def _first_positions(index: Array, num_weights: int) -> Array:
+def first_positions(index: Array, num_weights: int) -> Array:
   """Returns where each label first occurs; beyond the end if it never does."""
   positions = np.arange(index.size, dtype=np.int32)
   if isinstance(index, np.ndarray):  # else XLA would fold it, in seconds
@@ -342,7 +353,7 @@ def _first_positions(index: Array, num_weights: int) -> Array:
 def _plain_kernel(weights: Array, index: Array) -> jax.Array:
   """Returns the plain dense kernel [N * C, M * F] of shared weights."""
   num_in, num_out = index.shape
-  kernel = _kernel(jnp.asarray(weights), index)
+  kernel = shared_kernel(jnp.asarray(weights), index)
   kernel = kernel.reshape(num_in, num_out, *weights.shape[1:] or (1, 1))
   channels, features = kernel.shape[2:]
   return kernel.transpose(0, 2, 1, 3).reshape(
@@ -373,7 +384,8 @@ def _sublayers(module: nn.Module) -> dict[str, nn.Module]:
   """Returns a network's layers by name; none for a layer."""
   if hasattr(module, 'sublayers'):
     return module.sublayers()
-  if not isinstance(module, EquivariantDense | nn.Dense):
+  known = isinstance(module, EquivariantDense | nn.Dense)
+  if not known and not hasattr(module, 'plain_parameters'):
     raise ValueError(
       'expected an EquivariantDense or a network of them (EquivariantMLP), got'
       f' {type(module).__name__}; take the EquivariantDense layers in it one by'
@@ -383,16 +395,18 @@ def _sublayers(module: nn.Module) -> dict[str, nn.Module]:
 
 
 def to_dense(module: nn.Module, variables: Params) -> dict[str, Any]:
-  """Returns parameters of plain `flax.linen.Dense` layers: the same function.
+  """Returns parameters of plain Flax layers that compute the same function.
 
   Args:
-    module: An `EquivariantDense` or a network of them.
+    module: An `EquivariantDense`, an `EquivariantConv` or a network of them.
     variables: Its variables, or its parameters alone.
 
   Returns:
-    For a layer: {'kernel': [N * C, M * F], 'bias': [M * F]}, the parameters of
-    `nn.Dense(M * F)` acting on flattened inputs. For a network: a dict of them
-    by the layers' names.
+    For a dense layer: {'kernel': [N * C, M * F], 'bias': [M * F]}, the
+    parameters of `nn.Dense(M * F)` acting on flattened inputs. For a
+    convolution: those of `nn.Conv(|G| * F, kernel_size, …)` acting on inputs
+    whose group axis and channels are one axis. For a network: a dict of them by
+    the layers' names.
   """
   params = variables.get('params', variables)
   if layers := _sublayers(module):
@@ -400,6 +414,8 @@ def to_dense(module: nn.Module, variables: Params) -> dict[str, Any]:
     return {n: to_dense(layer, params[n]) for n, layer in layers.items()}
   if isinstance(module, nn.Dense):
     return dict(params)
+  if hasattr(module, 'plain_parameters'):
+    return module.plain_parameters(params)
   own = module.sharing()
   names = {'kernel', 'bias'} if module.use_bias else {'kernel'}
   expected = module.max_weights or own.num_weights
@@ -449,6 +465,12 @@ def expand(
     _check_names(layers, parts, 'a source')
     _check_names(parts, params, 'parameters')
     return {n: expand(parts[n], params[n], layers[n]) for n in layers}
+  if hasattr(target, 'plain_parameters'):
+    raise ValueError(
+      f'expand is for dense layers, got {target!r}: the group is an axis of a'
+      " convolution's features, so fewer symmetries mean other shapes; to_dense"
+      ' gives the parameters of a plain network'
+    )
   plain = to_dense(source, params)
   if isinstance(target, nn.Dense):
     return _plain_for(target, plain)
@@ -459,7 +481,7 @@ def expand(
   expanded = {'kernel': kernel if target.features else kernel[:, 0, 0]}
   if target.use_bias:
     num_biases = own.bias.size if target.max_weights else own.num_biases
-    first = _first_positions(own.bias, num_biases)
+    first = first_positions(own.bias, num_biases)
     bias = plain.get('bias', jnp.zeros(own.bias.size * features))
     bias = bias.reshape(own.bias.size, features)
     bias = jnp.take(bias, first, axis=0, mode='fill', fill_value=0)
@@ -500,7 +522,7 @@ def _check_refines(
       f' {target!r}'
     )
   for mine, theirs in ((own.kernel, given.kernel), (own.bias, given.bias)):
-    first = _first_positions(mine, int(mine.max()) + 1)[mine.ravel()]
+    first = first_positions(mine, int(mine.max()) + 1)[mine.ravel()]
     if not np.array_equal(theirs.ravel()[first], theirs.ravel()):
       raise ValueError(
         f'{target!r} shares weights that the source keeps apart, so it cannot'

@@ -242,3 +242,37 @@ def _matched_features(mlp: EquivariantMLP) -> tuple[int, ...]:
 
   first, rest = min(candidates, key=badness)
   return (first, *(rest,) * (depth - 1))
+
+
+class QNetwork(nn.Module):
+  """The value of toggling each bit: the paper's 12×400×400×400×12 network.
+
+  Weights and biases begin uniform in ±1/√fan_in, as in the published code; zero
+  biases would leave inputs this small next to nothing to tell them apart by.
+
+  Attributes:
+    num_actions: The number of values.
+    hidden_sizes: Widths of the hidden layers.
+    input_scale: What the inputs are multiplied by.
+  """
+
+  num_actions: int = 12
+  hidden_sizes: Sequence[int] = (400, 400, 400)
+  input_scale: float = 0.1
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps bits x [..., K] to values [..., num_actions]."""
+    x = self.input_scale * x
+    for size in self.hidden_sizes:
+      x = nn.relu(_torch_dense(size, x.shape[-1])(x))
+    return _torch_dense(self.num_actions, x.shape[-1])(x)
+
+
+def _torch_dense(features: int, fan_in: int) -> nn.Dense:
+  bound = 1 / math.sqrt(fan_in)
+
+  def init(key: jax.Array, shape: Sequence[int], dtype: Dtype) -> jax.Array:
+    return jax.random.uniform(key, shape, dtype, -bound, bound)
+
+  return nn.Dense(features, kernel_init=init, bias_init=init)

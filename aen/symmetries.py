@@ -111,6 +111,15 @@ class Group:
 
     return Symmetry(f'element_{index}_of_{self.order}', move)
 
+  def find(self, symmetry: SymmetryLike) -> int:
+    """Returns the index of the element that a symmetry is."""
+    (single,) = as_symmetries(symmetry)
+    matrix = _matrix(single, self.ndim)
+    found = np.flatnonzero((self.elements == matrix).all((1, 2)))
+    if not found.size:
+      raise ValueError(f'{single.name} is no element of {self!r}')
+    return int(found[0])
+
 
 def as_symmetries(symmetries: SymmetryLike) -> tuple[Symmetry, ...]:
   """Returns what the user wrote as a tuple of `Symmetry`."""

@@ -24,6 +24,7 @@ def assert_equivariant(
   x: Any = None,
   tolerance: float | None = None,
   seed: int = 0,
+  group_axis: bool = False,
 ) -> None:
   """Raises unless moving a function's input moves its output alike.
 
@@ -41,6 +42,9 @@ def assert_equivariant(
     tolerance: The largest max|Δ| / max|y| to let pass; by default what rounding
       in the output's precision explains: 1e-5 for float32, 1e-12 for float64.
     seed: Seeds the default inputs.
+    group_axis: The outputs have the elements of the symmetries' group as the
+      axis after their grid, [B, *out_shape, |G|, ...], as those of
+      `EquivariantConv` do; moving the input moves these too.
 
   Raises:
     AssertionError: It is not equivariant: to which symmetry, how far off and
@@ -62,6 +66,8 @@ def assert_equivariant(
     tolerance = _TOLERANCES.get(y.dtype.name, _COARSEST)
   for symmetry in symmetries_lib.as_symmetries(symmetries):
     expected = y if out_shape is None else _move(y, symmetry, out_shape)
+    if group_axis:
+      expected = _move_elements(expected, symmetry, symmetries, out_shape)
     got = np.asarray(fn(_move(x, symmetry, in_shape)))
     _compare(got, expected, symmetry.name, tolerance, out_shape is None)
 
@@ -80,6 +86,21 @@ def _move(
 ) -> np.ndarray:
   points = batch.reshape(batch.shape[0], -1, *batch.shape[1 + len(grid) :])
   return points[:, permutation(symmetry, grid)].reshape(batch.shape)
+
+
+def _move_elements(
+  batch: np.ndarray,
+  symmetry: symmetries_lib.Symmetry,
+  symmetries: symmetries_lib.SymmetryLike,
+  grid: tuple[int, ...] | None,
+) -> np.ndarray:
+  """Moves the axis of group elements: the entry now at h was at g⁻¹ h."""
+  if grid is None:
+    raise ValueError('group_axis needs out_shape, the grid before that axis')
+  group = symmetries_lib.group(symmetries, len(grid))
+  _check_grid('the outputs of fn', batch.shape, (*grid, group.order))
+  came_from = group.table[group.inverse[group.find(symmetry)]]
+  return np.take(batch, came_from, axis=1 + len(grid))
 
 
 def _compare(

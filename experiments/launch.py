@@ -1,9 +1,15 @@
 """How every launcher starts: user errors become one line, not a traceback."""
 
 from collections.abc import Callable
+from collections.abc import Iterator
+import contextlib
+import logging
+import shlex
 import sys
 
 from absl import app
+from absl import logging as absl_logging
+import jax
 
 
 def run(main: Callable[[list[str]], None]) -> None:
@@ -14,6 +20,9 @@ def run(main: Callable[[list[str]], None]) -> None:
       raise app.UsageError(
         f'unexpected words {argv[1:]}; options are written --name=value'
       )
+    if absl_logging.get_verbosity() == absl_logging.INFO:  # absl's default
+      _be_quiet()
+    jax.config.update('jax_numpy_rank_promotion', 'raise')
     try:
       main(argv)
     except (ValueError, OSError, ImportError) as error:
@@ -21,3 +30,23 @@ def run(main: Callable[[list[str]], None]) -> None:
       sys.exit(2)
 
   app.run(guarded)
+
+
+def _be_quiet() -> None:
+  """Silences what Orbax, and JAX on missing accelerators, have to say."""
+  absl_logging.set_verbosity(absl_logging.WARNING)
+  logging.getLogger('jax._src.xla_bridge').setLevel(logging.WARNING)
+
+
+@contextlib.contextmanager
+def resumable() -> Iterator[None]:
+  """Ctrl-C ends a run with the command that goes on with it."""
+  try:
+    yield
+  except KeyboardInterrupt:
+    module = sys.modules['__main__'].__spec__
+    words = sys.argv[1:]
+    program = [f'-m {module.name}'] if module else [sys.argv[0]]
+    command = ' '.join(['python', *program, *map(shlex.quote, words)])
+    print(f'\nstopped; to go on where it was: {command}', file=sys.stderr)
+    sys.exit(130)

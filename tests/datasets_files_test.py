@@ -320,25 +320,6 @@ def test_system_packages_are_found(use_tiny, tmp_path, monkeypatch):
   assert sources.SOURCES['fashion_mnist'].system_dirs == (real,)
 
 
-def test_files_appear_only_when_complete(tmp_path):
-  path = tmp_path / 'deep' / 'file'
-  with files.written_whole(path) as f:
-    f.write(b'old')
-  assert path.read_bytes() == b'old'
-
-  def fail(error):
-    with files.written_whole(path) as f:
-      f.write(b'new')
-      raise error
-
-  with pytest.raises(OSError, match='no space left while writing .*file;'):
-    fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-  with pytest.raises(KeyError):
-    fail(KeyError('anything else'))
-  assert path.read_bytes() == b'old'
-  assert [p.name for p in path.parent.iterdir()] == ['file']
-
-
 def test_npz_on_a_full_disk(tmp_path, monkeypatch):
   def fill(f, **_):
     f.write(b'half of it')

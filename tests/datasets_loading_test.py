@@ -369,3 +369,35 @@ def test_wrong_arrays_are_errors():
     )
   with pytest.raises(ValueError, match='labels 0…3, got 2 names'):
     datasets.from_arrays(images, labels, class_names=('a', 'b'))
+
+
+def test_refolding_divides_the_same_images_anew():
+  data = aen.load_dataset('digits')
+  again = data.refold(1)
+  assert len(again.train) == len(data.train)
+  assert len(again.validation) == len(data.validation)
+  both = np.concatenate([again.train.indices, again.validation.indices])
+  np.testing.assert_array_equal(np.sort(both), np.arange(1500))
+  assert set(again.validation.indices) != set(data.validation.indices)
+  assert again.test is data.test
+  by_index = aen.load_dataset('digits', num_validation=0).train
+  for split in (again.train, again.validation):
+    np.testing.assert_array_equal(split.images, by_index.images[split.indices])
+    np.testing.assert_array_equal(split.labels, by_index.labels[split.indices])
+  assert data.refold(1).fingerprint == again.fingerprint
+  assert data.refold(2).fingerprint != again.fingerprint
+
+
+def test_refolding_keeps_together_what_belongs_together():
+  images = np.arange(60 * 4, dtype=np.uint8).reshape(60, 2, 2)
+  split = datasets.Split(
+    images[:40], np.arange(40) % 2, np.arange(40), groups=np.arange(40) // 4
+  )
+  rest = datasets.Split(
+    images[40:],
+    np.arange(20) % 2,
+    np.arange(40, 60),
+    groups=10 + np.arange(20) // 4,
+  )
+  data = datasets.Dataset('x', split, rest, rest, ('a', 'b')).refold(3)
+  assert not set(data.train.groups) & set(data.validation.groups)

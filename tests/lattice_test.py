@@ -1,7 +1,10 @@
+import functools
+
 import numpy as np
 import pytest
 
 import aen
+from aen import sharing as sharing_lib
 
 SQUARE = ('rotation', 'horizontal_flip', 'vertical_flip')
 PAPER_GRIDS = [(28, 28), (20, 20), (20, 20)]
@@ -20,8 +23,12 @@ def paper_lattice():
     ([(6, 6), (4, 4), (4, 4)], 244),
   ],
 )
-def test_every_state_against_its_own_sharing(grids, networks):
+def test_every_state_against_its_own_sharing(grids, networks, monkeypatch):
   """The walk against 4096 sharings computed one by one."""
+  # … of permutations that are computed once.
+  monkeypatch.setattr(
+    sharing_lib, 'permutation', functools.cache(aen.permutation)
+  )
   found = aen.lattice(aen.SYMMETRIES, grids)
   number, weights = {}, {}
   for state in range(4096):

@@ -6,6 +6,8 @@ import types
 
 from absl import flags
 
+import experiments
+
 
 def load(name: str) -> types.ModuleType:
   """Imports `experiments.<name>` after taking back other launchers' flags."""
@@ -13,6 +15,7 @@ def load(name: str) -> types.ModuleType:
     for flag in list(flags.FLAGS.flags_by_module_dict().get(module, ())):
       delattr(flags.FLAGS, flag.name)
     del sys.modules[module]
+    vars(experiments).pop(module.removeprefix('experiments.'), None)
   module = importlib.import_module(f'experiments.{name}')
   flags.FLAGS([name])
   return module

@@ -7,6 +7,8 @@ import numpy as np
 from PIL import Image
 import pytest
 
+from aen import search
+
 ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / 'README.md').read_text()
 
@@ -27,6 +29,8 @@ def readers_own_files(tmp_path, monkeypatch):
     Image.fromarray(image).save(path)
   np.savez(tmp_path / 'mine.npz', x_train=images, y_train=labels)
   monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(search, 'SEARCH_STEPS', 10)  # one short training will do
+  monkeypatch.setattr(search, 'MIN_EPOCHS', 1)
   return {'images': images, 'labels': labels}
 
 

@@ -8,6 +8,9 @@ without it.
 import contextlib
 
 from aen.datasets.dataset import Dataset
+from aen.datasets.dataset import fingerprint
+from aen.datasets.dataset import PUBLISHED_MEAN
+from aen.datasets.dataset import PUBLISHED_STD
 from aen.datasets.dataset import Split
 from aen.datasets.figures import draw_samples
 from aen.datasets.finding import Places
@@ -28,12 +31,15 @@ __all__ = (
   'CONFIGS',
   'Dataset',
   'PAPER_SIZES',
+  'PUBLISHED_MEAN',
+  'PUBLISHED_STD',
   'Places',
   'Record',
   'SOURCES',
   'Split',
   'builders',
   'draw_samples',
+  'fingerprint',
   'from_arrays',
   'invert',
   'load_dataset',

@@ -30,15 +30,39 @@ class Split:
     indices: The images' positions in the official part they come from (that of
       validation images is the training part). int64 [N].
     record: What was done to each image of a G-data set, else None.
+    groups: Images with equal numbers belong together, as in `arrays.Part`.
   """
 
   images: np.ndarray
   labels: np.ndarray
   indices: np.ndarray
   record: transformations.Record | None = None
+  groups: np.ndarray | None = None
 
   def __len__(self) -> int:
     return len(self.images)
+
+  def take(self, rows: np.ndarray) -> 'Split':
+    """Returns some of the images."""
+    record = None if self.record is None else self.record[rows]
+    groups = None if self.groups is None else self.groups[rows]
+    return Split(
+      self.images[rows],
+      self.labels[rows],
+      self.indices[rows],
+      record,
+      groups,
+    )
+
+
+def fingerprint(*splits: Split) -> str:
+  """Returns a hash of exactly the images and labels in some splits."""
+  digest = hashlib.sha256()
+  for split in splits:
+    for array in (split.images, split.labels):
+      digest.update(f'{array.dtype.str}{array.shape}'.encode())
+      digest.update(np.ascontiguousarray(array).data)
+  return digest.hexdigest()[:32]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -74,12 +98,8 @@ class Dataset:
   @functools.cached_property
   def fingerprint(self) -> str:
     """A hash of exactly the images and labels in the three splits."""
-    digest = hashlib.sha256()
-    for split in (self.train, self.validation, self.test):
-      for array in (split.images, split.labels):
-        digest.update(f'{array.dtype.str}{array.shape}'.encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return 'partial-' * self.partial + digest.hexdigest()[:32]
+    found = fingerprint(self.train, self.validation, self.test)
+    return 'partial-' * self.partial + found
 
   def normalised(
     self, mean: float = PUBLISHED_MEAN, std: float = PUBLISHED_STD
@@ -103,6 +123,32 @@ class Dataset:
     )
     return dataclasses.replace(
       self, train=train, validation=validation, test=test
+    )
+
+  def refold(self, seed: int) -> 'Dataset':
+    """Divides training and validation images anew, in the same numbers.
+
+    Images that belong together stay on one side. The test images stay.
+    """
+    both = (self.train, self.validation)
+    groups = None
+    if self.train.groups is not None:
+      groups = np.concatenate([split.groups for split in both])
+    pool = Split(
+      *(
+        np.concatenate([getattr(split, name) for split in both])
+        for name in ('images', 'labels', 'indices')
+      ),
+      groups=groups,
+    )
+    train, validation = splits.choose_train(
+      Part(pool.images, pool.labels, groups),
+      splits.Sizes(validation=len(self.validation)),
+      seed=seed,
+      stratified=True,
+    )
+    return dataclasses.replace(
+      self, train=pool.take(train), validation=pool.take(validation)
     )
 
   def __repr__(self) -> str:
@@ -153,4 +199,4 @@ def _split(
   if config is not None and record is None:
     record = transformations.draw(config, images.shape[1], rows, split=split)
     images = transformations.transform(images, record)
-  return Split(images, chosen.labels, rows, record)
+  return Split(images, chosen.labels, rows, record, chosen.groups)

@@ -6,8 +6,8 @@ import pathlib
 
 import numpy as np
 
+from aen import files
 from aen import symmetries as symmetries_lib
-from aen.datasets import files
 from aen.datasets import finding
 from aen.datasets import sources
 from aen.datasets import transformations

@@ -1,28 +1,23 @@
-"""Raw files: verified, parsed, and written so that no half of one is read.
+"""Raw files: verified and parsed.
 
 Every reader takes a path and returns NumPy arrays as they are in the file.
 """
 
-from collections.abc import Iterator
-import contextlib
 import dataclasses
-import errno
 import gzip
 import hashlib
-import io
 import math
 import os
 import pathlib
 import pickle
 import struct
 import tarfile
-import tempfile
 import zipfile
 import zlib
 
 import numpy as np
 
-PathLike = str | os.PathLike[str]
+from aen.files import PathLike
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,49 +198,3 @@ def read_table(
       f' {table.shape[1]}; fetch it again'
     )
   return table
-
-
-@contextlib.contextmanager
-def written_whole(path: PathLike) -> Iterator[io.BufferedWriter]:
-  """Opens a file for writing that appears under its name only when complete.
-
-  On any error, a full disk among them, what was written is removed and a file
-  that was there before stays as it was.
-  """
-  path = pathlib.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  handle, temporary = tempfile.mkstemp(
-    dir=path.parent, prefix=f'.{path.name}.', suffix='.incomplete'
-  )
-  try:
-    with clear_when_disk_is_full(path), os.fdopen(handle, 'wb') as f:
-      yield f
-      f.flush()
-      os.fsync(f.fileno())
-    os.chmod(temporary, 0o644)  # mkstemp makes private files
-    os.replace(temporary, path)
-  finally:
-    with contextlib.suppress(FileNotFoundError):
-      os.remove(temporary)
-
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-@contextlib.contextmanager
-def clear_when_disk_is_full(path: PathLike) -> Iterator[None]:
-  """Says in one line that a disk is full, and that nothing was left behind."""
-  try:
-    yield
-  except Exception as error:
-    # Writers in C++ raise errors of their own, with the reason as text.
-    full = getattr(error, 'errno', None) in _FULL or any(
-      os.strerror(number) in str(error) for number in _FULL
-    )
-    if not full:
-      raise
-    raise OSError(
-      errno.ENOSPC,
-      f'no space left while writing {path}; nothing half-written was kept:'
-      ' free some space or choose another directory, then run it again',
-    ) from error

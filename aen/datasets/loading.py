@@ -12,7 +12,7 @@ from aen.datasets import finding
 from aen.datasets import own
 from aen.datasets import sources
 from aen.datasets import splits
-from aen.datasets.files import PathLike
+from aen.files import PathLike
 
 
 def load_dataset(

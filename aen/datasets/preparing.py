@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from aen import files
 from aen.datasets import cards
-from aen.datasets import files
 from aen.datasets import finding
 from aen.datasets import sources
 from aen.datasets import tfds_files

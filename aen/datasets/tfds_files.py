@@ -22,7 +22,7 @@ from aen.datasets import transformations
 from aen.datasets.arrays import Part
 from aen.datasets.arrays import part
 from aen.datasets.arrays import Parts
-from aen.datasets.files import PathLike
+from aen.files import PathLike
 
 # Formats that give random access, and so can be read without TensorFlow.
 _READABLE = ('array_record', 'riegeli')

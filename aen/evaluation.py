@@ -1,0 +1,253 @@
+"""Evaluating networks: looked up in the memo, or trained in batches.
+
+A search asks for (network, seed) pairs and gets records; how they come about is
+this module's business. Whoever has a cluster gives `search` another evaluator.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import functools
+import io
+import json
+import operator
+import time
+from typing import Any
+
+from flax import linen as nn
+from flax import traverse_util
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tqdm
+
+from aen import children
+from aen import datasets
+from aen import results
+from aen import spaces
+
+Request = tuple[int, int]  # a network and a seed
+
+
+@dataclasses.dataclass(frozen=True)
+class Scaling:
+  """How pixels become numbers of about unit size: (x - mean) / std."""
+
+  mean: float
+  std: float
+
+  def __call__(self, images: np.ndarray) -> np.ndarray:
+    """Returns float32 images."""
+    scaled = (np.asarray(images, np.float32) - self.mean) / self.std
+    return scaled.astype(np.float32, copy=False)
+
+
+def scaling_of(images: np.ndarray) -> Scaling:
+  """As published for grey levels; to mean 0 and variance 1 for floats."""
+  if images.dtype == np.uint8:
+    mean, std = datasets.PUBLISHED_MEAN, datasets.PUBLISHED_STD
+    return Scaling(255 * mean, 255 * std)
+  std = float(images.std(dtype=np.float64))
+  if std == 0:
+    raise ValueError(
+      'all pixels of all training images have the same value; give images that'
+      ' differ'
+    )
+  return Scaling(float(images.mean(dtype=np.float64)), std)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Evaluator:
+  """Trains what the memo does not know yet.
+
+  Attributes:
+    space: What the numbers of networks mean.
+    data: The images.
+    fingerprint: Names exactly these images.
+    recipe: How children are trained.
+    memo: Where results are kept; each batch is one transaction.
+    keep_params: Whether to keep the parameters too.
+    children_per_batch: As in `children.train_children`.
+    on_trained: Is called with the records of every batch.
+  """
+
+  space: spaces.Space
+  data: children.ChildData
+  fingerprint: str
+  recipe: children.Recipe
+  memo: results.Results
+  keep_params: bool = False
+  children_per_batch: int | None = None
+  on_trained: Callable[[Sequence[results.Record]], None] = lambda records: None
+
+  def __call__(self, requests: Sequence[Request]) -> list[results.Record]:
+    """Returns one record per request, in their order."""
+    wanted = dict.fromkeys(requests)
+    missing = [r for r in wanted if not self._is_known(r)]
+    for batch in self._batches(missing):
+      self._train(batch)
+    found = {r: self.memo.get(self._key(*r), self.keep_params) for r in wanted}
+    return [found[request] for request in requests]
+
+  def _is_known(self, request: Request) -> bool:
+    known = self.memo.get(self._key(*request), self.keep_params)
+    return known is not None and not (self.keep_params and not known.params)
+
+  def _key(self, network: int, seed: int) -> results.ChildKey:
+    return results.ChildKey(
+      network=self._network_key(network),
+      data=self.fingerprint,
+      recipe=recipe_key(self.recipe),
+      seed=int(seed),
+    )
+
+  @functools.cached_property
+  def _network_key(self) -> Callable[[int], str]:
+    return functools.lru_cache(maxsize=None)(self.space.key)
+
+  def _batches(self, requests: Sequence[Request]) -> Iterator[list[Request]]:
+    """Divides requests into batches of one program each."""
+    devices = jax.devices()
+    size = self.children_per_batch or children.default_batch(devices[0])
+    size *= len(devices)
+    groups: dict[nn.Module, list[Request]] = {}
+    for request in requests:
+      groups.setdefault(self.space.program(request[0]), []).append(request)
+    for group in groups.values():
+      yield from (group[i : i + size] for i in range(0, len(group), size))
+
+  def _train(self, batch: Sequence[Request]) -> None:
+    start = time.perf_counter()
+    networks, seeds = zip(*batch, strict=True)
+    trained = children.train_children(
+      jnp.stack([jax.random.key(seed) for seed in seeds]),
+      jax.tree.map(
+        lambda *leaves: jnp.stack(leaves), *map(self.space.inputs, networks)
+      ),
+      self.data,
+      children.ChildConfig(
+        self.space.program(networks[0]), self.recipe, self.keep_params
+      ),
+      children_per_batch=self.children_per_batch,
+    )
+    trained = jax.device_get(trained)
+    seconds = (time.perf_counter() - start) / len(batch)
+    each = [
+      jax.tree.map(operator.itemgetter(i), trained) for i in range(len(batch))
+    ]
+    records = [
+      self._record(request, child, seconds)
+      for request, child in zip(batch, each, strict=True)
+    ]
+    self.memo.put(records)
+    self.on_trained(records)
+
+  def _record(
+    self, request: Request, child: children.ChildResult, seconds: float
+  ) -> results.Record:
+    network, seed = request
+    params = None
+    if self.keep_params:
+      params = pack(self.space.unpad(network, child.params))
+    return results.Record(
+      key=self._key(network, seed),
+      symmetries=' + '.join(self.space.names(network)),
+      num_weights=self.space.num_weights(network),
+      train_loss=_floats(child.train_loss),
+      validation_accuracy=_floats(child.validation_accuracy),
+      validation_loss=_floats(child.validation_loss),
+      test_accuracy=_floats(child.test_accuracy),
+      diverged=bool(child.diverged),
+      seconds=seconds,
+      params=params,
+    )
+
+
+def _floats(curve: np.ndarray | None) -> tuple[float, ...]:
+  return () if curve is None else tuple(float(value) for value in curve)
+
+
+def recipe_key(recipe: children.Recipe) -> str:
+  """Returns the part of a memo key that says how children are trained."""
+  return json.dumps(
+    {'version': children.RECIPE_VERSION, **dataclasses.asdict(recipe)},
+    sort_keys=True,
+  )
+
+
+def pack(params: children.Params) -> bytes:
+  """Turns parameters into bytes, without pickle."""
+  flat = traverse_util.flatten_dict(params, sep='/')
+  file = io.BytesIO()
+  np.savez(file, **{name: np.asarray(leaf) for name, leaf in flat.items()})
+  return file.getvalue()
+
+
+def unpack(packed: bytes) -> children.Params:
+  """Turns bytes of `pack` into parameters again."""
+  with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
+    return traverse_util.unflatten_dict(dict(arrays), sep='/')
+
+
+def make_evaluator(
+  data: datasets.Dataset,
+  scaling: Scaling,
+  *,
+  measure_test: bool = False,
+  **options: Any,
+) -> Evaluator:
+  """Returns an evaluator that trains on a data set.
+
+  Args:
+    data: The images.
+    scaling: What is done to them first.
+    measure_test: Whether to measure the test images too, after every epoch.
+    **options: The other fields of `Evaluator`.
+  """
+  splits = [data.train, data.validation] + [data.test] * measure_test
+  examples = (
+    children.Examples(
+      jnp.asarray(scaling(split.images)), jnp.asarray(split.labels)
+    )
+    for split in splits
+  )
+  return Evaluator(
+    data=children.ChildData(*examples),
+    fingerprint=datasets.fingerprint(*splits),
+    **options,
+  )
+
+
+class Watch:
+  """Shows on a terminal how far training is; silent elsewhere."""
+
+  def __init__(
+    self, what: str, total: int | None, also: Callable[..., None] | None = None
+  ) -> None:
+    """Begins to watch.
+
+    Args:
+      what: Is shown before the bar.
+      total: How many children there will be; None if nobody knows.
+      also: Is called with the same records.
+    """
+    self._also = also
+    self._bar = tqdm.tqdm(total=total, desc=what, unit='child', disable=None)
+    self._best = 0.0
+
+  def __call__(self, records: Sequence[results.Record]) -> None:
+    """Counts children that were trained."""
+    self._best = max(
+      self._best, *(max(record.validation_accuracy) for record in records)
+    )
+    self._bar.set_postfix_str(f'best {100 * self._best:.1f} %', refresh=False)
+    self._bar.update(len(records))
+    if self._also is not None:
+      self._also(records)
+
+  def __enter__(self) -> 'Watch':
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    self._bar.close()

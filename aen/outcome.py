@@ -1,0 +1,473 @@
+"""What a search found: the ranking, the best network, and what it gains.
+
+Legend: N test images, S seeds.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import csv
+import dataclasses
+import functools
+import json
+import math
+import pathlib
+from typing import Any
+from typing import NamedTuple
+
+from flax import linen as nn
+import jax
+import numpy as np
+
+from aen import children
+from aen import evaluation
+from aen import files
+from aen import results
+from aen import spaces
+from aen import symmetries as symmetries_lib
+
+Z_95 = 1.959964  # two-sided 95 % of a normal distribution
+_PREDICT_BATCH = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Gain:
+  """A difference of test accuracies, with its 95 % interval.
+
+  The interval covers both chances: of drawing these test images, and of drawing
+  these seeds. Both networks answer the same images and share their seeds.
+  """
+
+  mean: float
+  low: float
+  high: float
+
+  @classmethod
+  def between(cls, best: np.ndarray, base: np.ndarray) -> 'Gain':
+    """Compares two networks by which images they get right, bool [S, N]."""
+    difference = best.astype(float) - base  # [S, N]
+    mean = float(difference.mean())
+    means = [difference.mean(axis=0)]  # by image
+    if len(difference) > 1:
+      means.append(difference.mean(axis=1))  # by seed
+    margin = _margin([part.var(ddof=1) / part.size for part in means], means)
+    return cls(mean, mean - margin, mean + margin)
+
+  @property
+  def is_clear(self) -> bool:
+    """Whether the whole interval lies above 0."""
+    return self.low > 0
+
+  def __str__(self) -> str:
+    return (
+      f'{100 * self.mean:+.1f} points (95 % interval {100 * self.low:+.1f} …'
+      f' {100 * self.high:+.1f})'
+    )
+
+
+def _margin(variances: Sequence[float], samples: Sequence[np.ndarray]) -> float:
+  """Returns half a 95 % interval, by Student's t as Satterthwaite has it."""
+  from scipy import stats  # takes a while to load
+
+  total = sum(variances)
+  if total == 0:
+    return 0.0
+  freedom = total**2 / sum(
+    variance**2 / (sample.size - 1)
+    for variance, sample in zip(variances, samples, strict=True)
+  )
+  return float(stats.t.ppf(0.975, freedom)) * math.sqrt(total)
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+  """What a network's children reached in their best epochs; means over seeds.
+
+  Attributes:
+    value: By the recipe's criterion, from 0 to 1.
+    accuracy: On the validation images.
+    standard_error: Of that accuracy: the images' and the seeds'.
+    loss: On the validation images.
+    num_seeds: How many children.
+    num_diverged: How many of them diverged.
+  """
+
+  value: float
+  accuracy: float
+  standard_error: float
+  loss: float
+  num_seeds: int
+  num_diverged: int
+
+  @classmethod
+  def of(
+    cls, records: Sequence[results.Record], criterion: str, num_images: int
+  ) -> 'Score':
+    """Returns the score of a network's children."""
+    values, accuracies, losses = np.array(
+      [_best_epoch(record, criterion) for record in records]
+    ).T
+    accuracy = float(accuracies.mean())
+    # As if two more images were right and two wrong (Agresti and Coull), so
+    # that all of a few images right is no certainty.
+    share = (accuracy * num_images + 2) / (num_images + 4)
+    variance = share * (1 - share) / (num_images + 4)
+    if len(records) > 1:
+      variance += float(accuracies.var(ddof=1)) / len(records)
+    return cls(
+      value=float(values.mean()),
+      accuracy=accuracy,
+      standard_error=math.sqrt(variance),
+      loss=float(losses.mean()),
+      num_seeds=len(records),
+      num_diverged=sum(record.diverged for record in records),
+    )
+
+
+def _best_epoch(
+  record: results.Record, criterion: str
+) -> tuple[float, float, float]:
+  """Returns value, accuracy and loss of the first best epoch."""
+  values = np.asarray(children.scores(record, criterion))
+  best = int(values.argmax())
+  return (
+    float(values[best]),
+    record.validation_accuracy[best],
+    record.validation_loss[best],
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranked:
+  """One network of the ranking.
+
+  Attributes:
+    network: Its number in the space.
+    symmetries: Its shortest names.
+    implied: What comes with those.
+    num_weights: Its free kernel weights.
+    search: What it reached in the search.
+    retrained: What it reached when trained longer, if it was among the best.
+  """
+
+  network: int
+  symmetries: tuple[str, ...]
+  implied: tuple[str, ...]
+  num_weights: int
+  search: Score
+  retrained: Score | None = None
+
+  @property
+  def name(self) -> str:
+    """The network in words."""
+    return in_words(self.symmetries)
+
+
+def in_words(symmetries: Sequence[str]) -> str:
+  """Returns a network's names as one phrase."""
+  return ' + '.join(symmetries) or 'no symmetry'
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Best:
+  """The network that the search chose, trained.
+
+  Attributes:
+    symmetries: Its shortest names; empty if no symmetry was chosen.
+    implied: The symmetries that come with them.
+    model: The Flax module.
+    variables: Its parameters, {'params': …}.
+    scaling: What `predict` does to images first.
+    accuracy: On the test images, the mean over seeds.
+    base_accuracy: The same for the network without symmetries.
+    gain: The difference.
+  """
+
+  symmetries: tuple[str, ...]
+  implied: tuple[str, ...]
+  model: nn.Module
+  variables: Mapping[str, Any]
+  scaling: evaluation.Scaling
+  accuracy: float
+  base_accuracy: float
+  gain: Gain
+
+  @property
+  def name(self) -> str:
+    """The network in words."""
+    return in_words(self.symmetries)
+
+  def predict(self, images: np.ndarray) -> np.ndarray:
+    """Returns the class of each image, as they came to the search. int [N]."""
+    return predict(self.model, self.variables, self.scaling(images))
+
+
+def predict(
+  model: nn.Module, variables: Mapping[str, Any], images: np.ndarray
+) -> np.ndarray:
+  """Returns the class of each (scaled) image, int [N]."""
+  batches = range(0, len(images), _PREDICT_BATCH)
+  parts = [
+    np.asarray(_classes(model, variables, images[i : i + _PREDICT_BATCH]))
+    for i in batches
+  ]
+  return np.concatenate(parts) if parts else np.zeros(0, np.int32)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _classes(
+  model: nn.Module, variables: Mapping[str, Any], images: jax.Array
+) -> jax.Array:
+  return model.apply(variables, images).argmax(axis=-1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+  """What a search has cost.
+
+  Attributes:
+    steps: States proposed, repeats among them.
+    states: Different states seen.
+    networks: Different networks trained.
+  """
+
+  steps: int
+  states: int
+  networks: int
+
+
+class Step(NamedTuple):
+  """One proposal of a strategy, and what it turned out to be worth."""
+
+  state: int
+  value: float
+  epsilon: float | None = None  # the share of random actions, if there is one
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SearchResult:
+  """What a search found.
+
+  Attributes:
+    dataset: The name of the data set.
+    num_images: Training, validation and test images of the final networks.
+    best: The network chosen.
+    ranking: All networks that were trained, best first: those retrained by what
+      they reached then, the others by what they reached in the search.
+    counts: What the search has cost.
+    trace: Every state proposed, in order.
+    q_values: What an agent thought, at the end, that toggling each bit is worth
+      in the empty state and in the best one: (state, values) each.
+    space: The networks it chose among.
+  """
+
+  dataset: str
+  num_images: tuple[int, int, int]
+  best: Best
+  ranking: tuple[Ranked, ...]
+  counts: Counts
+  trace: tuple[Step, ...]
+  space: spaces.MLPSpace
+  q_values: tuple[tuple[int, tuple[float, ...]], ...] = ()
+
+  @property
+  def verdict(self) -> str:
+    """The answer in words."""
+    best, num_test = self.best, self.num_images[2]
+    accuracies = (
+      f'{100 * best.accuracy:.1f} % of {num_test} test images right, against'
+      f' {100 * best.base_accuracy:.1f} % without symmetry'
+    )
+    if not best.symmetries:
+      return (
+        'No symmetry helps: none did better on the validation images than the'
+        f' network without symmetry, which gets {100 * best.accuracy:.1f} % of'
+        f' {num_test} test images right.'
+      )
+    also = f', which also implies {", ".join(best.implied)}' * bool(
+      best.implied
+    )
+    if best.gain.is_clear:
+      return f'{best.name}{also}: {accuracies}: {best.gain}.'
+    return (
+      f'No symmetry clearly helps. The best was {best.name}{also}:'
+      f' {accuracies}: {best.gain}, which may be chance.'
+    )
+
+  def __repr__(self) -> str:
+    return f'SearchResult({self.dataset!r}, {self.verdict!r})'
+
+  def save(self, directory: files.PathLike) -> None:
+    """Writes result.json, ranking.csv, trace.csv and the best checkpoint."""
+    directory = pathlib.Path(directory)
+    save_params(directory / 'best', self.best.variables)
+    write_ranking(directory / 'ranking.csv', self.ranking)
+    write_trace(directory / 'trace.csv', self)
+    with files.written_text(directory / 'result.json') as file:
+      json.dump(_as_json(self), file, indent=2, ensure_ascii=False)
+
+  @classmethod
+  def load(
+    cls,
+    directory: files.PathLike,
+    symmetries: symmetries_lib.SymmetryLike = (),
+  ) -> 'SearchResult':
+    """Reads what `save` wrote.
+
+    Args:
+      directory: Where it was saved.
+      symmetries: Those of your own that the search had in its table; files hold
+        only names.
+    """
+    directory = pathlib.Path(directory)
+    path = directory / 'result.json'
+    try:
+      stored = json.loads(path.read_text('utf-8'))
+      return _from_json(stored, directory / 'best', symmetries)
+    except FileNotFoundError as error:
+      raise FileNotFoundError(
+        f'{directory} holds no result ({error.filename} is not there); give the'
+        ' directory of a search that has finished'
+      ) from error
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+      raise ValueError(
+        f'{path} is no result that this version of aen can read ({error!r});'
+        ' run the search again, finished children are not trained twice'
+      ) from error
+
+
+_NUMBER = '.6f'
+RANKING_COLUMNS = (
+  'rank',
+  'symmetries',
+  'implied',
+  'num_weights',
+  'score',
+  'validation_accuracy',
+  'standard_error',
+  'validation_loss',
+  'num_seeds',
+  'num_diverged',
+  'retrained_score',
+  'retrained_accuracy',
+  'retrained_standard_error',
+  'retrained_loss',
+)
+
+
+def write_ranking(path: files.PathLike, ranking: Sequence[Ranked]) -> None:
+  """Writes the ranking as CSV; the same ranking gives the same bytes."""
+  with files.written_text(path) as file:
+    writer = csv.writer(file, lineterminator='\n')
+    writer.writerow(RANKING_COLUMNS)
+    for rank, entry in enumerate(ranking, start=1):
+      search, again = entry.search, entry.retrained
+      writer.writerow(
+        (
+          rank,
+          entry.name,
+          ' + '.join(entry.implied),
+          entry.num_weights,
+          *_numbers(search),
+          search.num_seeds,
+          search.num_diverged,
+          *(_numbers(again) if again else [''] * 4),
+        )
+      )
+
+
+def write_trace(path: files.PathLike, result: SearchResult) -> None:
+  """Writes every step of the search as CSV."""
+  with files.written_text(path) as file:
+    writer = csv.writer(file, lineterminator='\n')
+    writer.writerow(('step', 'state', 'network', 'value', 'epsilon'))
+    for number, step in enumerate(result.trace, start=1):
+      network = int(result.space.index[step.state])
+      value = format(step.value, _NUMBER)
+      writer.writerow((number, step.state, network, value, step.epsilon))
+
+
+def _numbers(score: Score) -> list[str]:
+  numbers = (score.value, score.accuracy, score.standard_error, score.loss)
+  return [format(number, _NUMBER) for number in numbers]
+
+
+def save_params(directory: pathlib.Path, variables: Mapping[str, Any]) -> None:
+  """Writes an Orbax checkpoint."""
+  import orbax.checkpoint as ocp  # heavy, and only needed here
+
+  with ocp.StandardCheckpointer() as checkpointer:
+    checkpointer.save(directory.absolute(), dict(variables), force=True)
+
+
+def load_params(directory: pathlib.Path, model: nn.Module, x: Any) -> Any:
+  """Reads an Orbax checkpoint of a model's variables."""
+  import orbax.checkpoint as ocp
+
+  expected = jax.eval_shape(model.init, jax.random.key(0), x)
+  with ocp.StandardCheckpointer() as checkpointer:
+    return checkpointer.restore(directory.absolute(), expected)
+
+
+def _as_json(result: SearchResult) -> dict[str, Any]:
+  best = result.best
+  return {
+    'dataset': result.dataset,
+    'num_images': result.num_images,
+    'verdict': result.verdict,
+    'best': {
+      'network': result.ranking[0].network,
+      'symmetries': best.symmetries,
+      'implied': best.implied,
+      'scaling': dataclasses.asdict(best.scaling),
+      'accuracy': best.accuracy,
+      'base_accuracy': best.base_accuracy,
+      'gain': dataclasses.asdict(best.gain),
+    },
+    'counts': dataclasses.asdict(result.counts),
+    'trace': result.trace,
+    'q_values': result.q_values,
+    'space': result.space.spec(),
+    'ranking': [dataclasses.asdict(entry) for entry in result.ranking],
+  }
+
+
+def _from_json(
+  stored: Mapping[str, Any],
+  checkpoint: pathlib.Path,
+  symmetries: symmetries_lib.SymmetryLike,
+) -> SearchResult:
+  space = spaces.from_spec(stored['space'], symmetries)
+  best = stored['best']
+  model = space.model(best['network'])
+  x = np.zeros((1, *space.image_shape), np.float32)
+  return SearchResult(
+    dataset=stored['dataset'],
+    num_images=tuple(stored['num_images']),
+    best=Best(
+      symmetries=tuple(best['symmetries']),
+      implied=tuple(best['implied']),
+      model=model,
+      variables=load_params(checkpoint, model, x),
+      scaling=evaluation.Scaling(**best['scaling']),
+      accuracy=best['accuracy'],
+      base_accuracy=best['base_accuracy'],
+      gain=Gain(**best['gain']),
+    ),
+    ranking=tuple(_ranked(entry) for entry in stored['ranking']),
+    counts=Counts(**stored['counts']),
+    trace=tuple(Step(*step) for step in stored['trace']),
+    q_values=tuple((state, tuple(q)) for state, q in stored['q_values']),
+    space=space,
+  )
+
+
+def _ranked(stored: Mapping[str, Any]) -> Ranked:
+  again = stored['retrained']
+  return Ranked(
+    network=stored['network'],
+    symmetries=tuple(stored['symmetries']),
+    implied=tuple(stored['implied']),
+    num_weights=stored['num_weights'],
+    search=Score(**stored['search']),
+    retrained=Score(**again) if again else None,
+  )

@@ -1,0 +1,287 @@
+"""Charts of what a search found: the best networks, their size, its course."""
+
+from collections.abc import Sequence
+import textwrap
+
+from matplotlib import axes
+from matplotlib import figure
+from matplotlib import ticker
+import numpy as np
+
+from aen import outcome
+from aen.report import style
+
+_NAME_WIDTH = 46  # letters in a line
+_MIN_WINDOW = 5
+
+
+def top_networks(
+  ranking: Sequence[outcome.Ranked], count: int = 12
+) -> figure.Figure:
+  """Draws the accuracies of the best networks, with 95 % intervals.
+
+  Args:
+    ranking: Best first. The network without symmetries is drawn last if it is
+      not among the first.
+    count: How many to draw.
+  """
+  shown = list(ranking[:count])
+  base = _base(ranking)
+  if base is not None and base not in shown:
+    shown.append(base)
+  names = [_wrapped(entry.name) for entry in shown]
+  lines = sum(1 + name.count('\n') for name in names)
+  drawn = style.sheet(7.5, 1.2 + 0.13 * lines + 0.13 * len(shown))
+  ax = drawn.subplots()
+  rows = np.arange(len(shown))
+  _intervals(
+    ax,
+    rows + 0.13,
+    [entry.search for entry in shown],
+    color=style.GREY,
+    marker='o',
+    label='in the search',
+  )
+  again = [i for i in rows if shown[i].retrained]
+  _intervals(
+    ax,
+    np.array(again, float) - 0.13,
+    [shown[i].retrained for i in again],
+    color=style.FINALIST,
+    marker='s',
+    label='retrained, mean over seeds',
+  )
+  ax.set_yticks(rows, names)
+  ax.set_ylim(len(shown) - 0.4, -0.6)
+  style.tidy(
+    ax, 'The best networks', 'validation accuracy (%), 95 % interval', 'network'
+  )
+  ax.grid(axis='x', color=style.PALE, linewidth=0.5)
+  ax.set_axisbelow(True)
+  for text, entry in zip(ax.get_yticklabels(), shown, strict=True):
+    if entry is ranking[0]:
+      text.set(fontweight='bold', color=style.BEST)
+    elif entry is base:
+      text.set(fontweight='bold', color=style.BASE)
+  _legend(drawn, ax)
+  return drawn
+
+
+def _base(ranking: Sequence[outcome.Ranked]) -> outcome.Ranked | None:
+  return next((entry for entry in ranking if not entry.symmetries), None)
+
+
+def _wrapped(name: str) -> str:
+  return style.plain(textwrap.fill(name, _NAME_WIDTH, break_long_words=False))
+
+
+def _intervals(
+  ax: axes.Axes,
+  rows: np.ndarray,
+  scores: Sequence[outcome.Score],
+  *,
+  color: str,
+  marker: str,
+  label: str,
+) -> None:
+  if scores:
+    ax.errorbar(
+      [100 * score.accuracy for score in scores],
+      rows,
+      xerr=_margins(scores),
+      fmt=marker,
+      color=color,
+      markersize=4,
+      elinewidth=1.2,
+      label=label,
+    )
+
+
+def _margins(scores: Sequence[outcome.Score]) -> np.ndarray:
+  """Returns how far the intervals reach down and up, in percent. [2, n]."""
+  middle = np.array([score.accuracy for score in scores])
+  margin = outcome.Z_95 * np.array([score.standard_error for score in scores])
+  return 100 * np.stack(
+    [np.minimum(margin, middle), np.minimum(margin, 1 - middle)]
+  ).clip(0)
+
+
+def _legend(drawn: figure.Figure, ax: axes.Axes) -> None:
+  """Puts the legend under the chart, where it hides nothing."""
+  handles, labels = ax.get_legend_handles_labels()
+  drawn.legend(
+    handles,
+    labels,
+    loc='outside lower center',
+    ncols=2,
+    fontsize=style.MEDIUM - 0.5,
+    frameon=False,
+    labelcolor=style.INK,
+  )
+
+
+def weights_against_accuracy(
+  ranking: Sequence[outcome.Ranked],
+) -> figure.Figure:
+  """Draws every network's accuracy in the search over its free weights."""
+  drawn = style.sheet(7.5, 4.6)
+  ax = drawn.subplots()
+  best, base = ranking[0], _base(ranking)
+  ax.errorbar(
+    [entry.num_weights for entry in ranking],
+    [100 * entry.search.accuracy for entry in ranking],
+    yerr=_margins([entry.search for entry in ranking]),
+    fmt='none',
+    ecolor=style.PALE,
+    elinewidth=0.6,
+    zorder=1,
+  )
+  special = (best, base)
+  retrained = [e for e in ranking if e.retrained and e not in special]
+  others = [e for e in ranking if not e.retrained and e not in special]
+  _dots(ax, others, f'{len(others)} other networks', color=style.GREY, s=14)
+  name = f'{len(retrained)} other finalists'
+  _dots(ax, retrained, name, color=style.FINALIST, s=26)
+  if base is not None and base is not best:
+    _dots(ax, [base], 'no symmetry', color=style.BASE, s=64, marker='D')
+  name = f'chosen: {_wrapped(best.name)}'
+  _dots(ax, [best], name, color=style.BEST, s=170, marker='*')
+  ax.set_xscale('log')
+  ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+  ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=''))
+  ax.xaxis.set_minor_locator(ticker.NullLocator())
+  style.tidy(
+    ax,
+    'Size and accuracy',
+    'free weights (log scale)',
+    'validation accuracy in the search (%)',
+  )
+  ax.grid(color=style.PALE, linewidth=0.4)
+  ax.set_axisbelow(True)
+  _legend(drawn, ax)
+  return drawn
+
+
+def _dots(
+  ax: axes.Axes,
+  entries: Sequence[outcome.Ranked],
+  label: str,
+  *,
+  color: str,
+  s: float,
+  marker: str = 'o',
+) -> None:
+  if entries:
+    ax.scatter(
+      [entry.num_weights for entry in entries],
+      [100 * entry.search.accuracy for entry in entries],
+      color=color,
+      s=s,
+      marker=marker,
+      linewidths=0.5,
+      edgecolors='white',
+      label=label,
+      zorder=3 + s / 100,
+    )
+
+
+def search_curve(
+  values: Sequence[float],
+  epsilons: Sequence[float] | None = None,
+  window: int | None = None,
+) -> figure.Figure:
+  """Draws the course of a search: each step, rolling mean, best so far.
+
+  Args:
+    values: What each proposed network turned out to be worth, 0 to 1.
+    epsilons: The share of random actions at each step, if the strategy has one;
+      the steps at which it changes are marked.
+    window: Steps in the rolling mean; by default a twentieth of all.
+  """
+  values = 100 * np.asarray(values, float)
+  if not values.size:
+    raise ValueError('a search curve needs at least one step, got none')
+  if epsilons is not None and len(epsilons) != values.size:
+    raise ValueError(
+      f'expected one epsilon per step, got {len(epsilons)} for {values.size}'
+      ' steps; give None for strategies without'
+    )
+  window = window or max(_MIN_WINDOW, values.size // 20)
+  steps = np.arange(1, values.size + 1)
+  drawn = style.sheet(7.5, 4)
+  ax = drawn.subplots()
+  ax.plot(steps, values, '.', color=style.GREY, markersize=3, label='each step')
+  mean = _rolling_mean(values, window)
+  label = f'mean of the last {window} steps'
+  ax.plot(steps, mean, color=style.BLUE, linewidth=1.6, label=label)
+  best = np.maximum.accumulate(values)
+  ax.step(
+    steps,
+    best,
+    where='post',
+    color=style.BEST,
+    linewidth=1.4,
+    label='best so far',
+  )
+  style.tidy(ax, 'The course of the search', 'step', 'score (%)')
+  ax.set_xlim(0.5, values.size + 0.5)
+  ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+  if epsilons is not None:
+    ax.set_title(ax.get_title(loc='left'), loc='left', pad=14)
+    _mark_changes(ax, np.asarray(epsilons, float))
+  _legend(drawn, ax)
+  return drawn
+
+
+def _rolling_mean(values: np.ndarray, window: int) -> np.ndarray:
+  """Returns the mean of up to `window` values that end at each. [steps]."""
+  sums = np.concatenate([[0.0], np.cumsum(values)])
+  ends = np.arange(1, values.size + 1)
+  starts = np.maximum(0, ends - window)
+  return (sums[ends] - sums[starts]) / (ends - starts)
+
+
+def _mark_changes(ax: axes.Axes, epsilons: np.ndarray) -> None:
+  """Draws a line where ε changes, and its value at the top."""
+  starts = np.flatnonzero(np.diff(epsilons, prepend=np.nan) != 0)
+  for start in starts:
+    ax.axvline(start + 0.5, color=style.PALE, linewidth=0.6, zorder=0)
+    ax.annotate(
+      f'ε {epsilons[start]:.2g}',
+      (start + 0.5, 1),
+      xycoords=('data', 'axes fraction'),
+      xytext=(0, 2),
+      textcoords='offset points',
+      ha='left',
+      va='bottom',
+      fontsize=style.SMALL,
+      color=style.INK,
+    )
+
+
+def opinions(
+  q_values: Sequence[tuple[int, Sequence[float]]], bits: Sequence[str]
+) -> figure.Figure:
+  """Draws what an agent thinks that toggling each bit is worth.
+
+  Args:
+    q_values: States, and the value of each action in them.
+    bits: The names of the actions.
+  """
+  fig = style.sheet(7.5, 1.2 + 0.36 * len(bits))
+  ax = fig.add_subplot()
+  places = np.arange(len(bits))
+  height = 0.8 / len(q_values)
+  for i, (state, values) in enumerate(q_values):
+    on = [name for k, name in enumerate(bits) if state >> k & 1]
+    ax.barh(
+      places + (i - (len(q_values) - 1) / 2) * height,
+      values,
+      height,
+      label=textwrap.shorten(outcome.in_words(on), 60),
+    )
+  ax.set_yticks(places, bits)
+  ax.invert_yaxis()
+  style.tidy(ax, "The agent's opinions", 'Q-value of toggling it', 'symmetry')
+  ax.legend(title='in the state', loc='best', fontsize='small')
+  return fig

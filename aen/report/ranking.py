@@ -1,0 +1,52 @@
+"""The ranking as a table of the page."""
+
+from collections.abc import Sequence
+
+from aen import outcome
+from aen.report import page
+from aen.report import style
+
+_COLUMNS = (
+  page.Column('Rank', numeric=True),
+  page.Column('Symmetries'),
+  page.Column('Also implied'),
+  page.Column('Weights', numeric=True),
+  page.Column('Score in search', numeric=True, ascending=False),
+  page.Column('Accuracy in search', numeric=True, ascending=False),
+  page.Column('Score retrained', numeric=True, ascending=False),
+  page.Column('Accuracy retrained', numeric=True, ascending=False),
+)
+
+
+def table(ranking: Sequence[outcome.Ranked]) -> str:
+  """Returns the whole ranking as HTML, best first, one row per network."""
+  rows = [_row(rank, entry) for rank, entry in enumerate(ranking, start=1)]
+  return page.table(_COLUMNS, rows, 'Ranking of networks', sortable=True)
+
+
+def _row(rank: int, entry: outcome.Ranked) -> page.Row:
+  best, base = rank == 1, not entry.symmetries
+  search, again = entry.search, entry.retrained
+  return page.Row(
+    [
+      page.Cell(str(rank)),
+      page.Cell(entry.name + ' (diverged)' * bool(search.num_diverged)),
+      page.Cell(', '.join(entry.implied)),
+      page.Cell(style.spaced(entry.num_weights), entry.num_weights),
+      *_score(search),
+      *_score(again),
+    ],
+    'best' if best else 'base' if base else '',
+  )
+
+
+def _score(score: outcome.Score | None) -> tuple[page.Cell, page.Cell]:
+  if score is None:
+    return page.Cell(''), page.Cell('')
+  margin = outcome.Z_95 * score.standard_error
+  return (
+    page.Cell(f'{100 * score.value:.1f}', score.value),
+    page.Cell(
+      f'{100 * score.accuracy:.1f} ± {100 * margin:.1f}', score.accuracy
+    ),
+  )

@@ -1,0 +1,160 @@
+r"""How long does the exact search take, against training plain networks?
+
+All distinct networks of the twelve symmetries are searched end to end (orbits,
+compilation, training, memo, report). After every batch of children, as many
+plain `flax.linen.Dense` networks of the same widths are trained one after
+another, on the same images by the same recipe; so both sides see the same
+machine. Then children are trained in batches of several sizes.
+
+  python -m experiments.search_benchmark --dataset=g_mnist/aug5 --size=search \
+    --epochs=4 --head=dense --criterion=accuracy
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import dataclasses
+import functools
+import pathlib
+import resource
+import shutil
+import time
+
+from absl import flags
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aen import children
+from aen import evaluation
+from aen import report
+from aen import results
+from aen import search
+from aen import spaces
+from experiments import launch
+from experiments import mlp_flags
+
+_BATCHES = flags.DEFINE_multi_integer(
+  'batches', [1, 2, 4, 8], 'Children per batch to compare.', lower_bound=1
+)
+_REPEATS = flags.DEFINE_integer(
+  'repeats', 3, 'Times each batch is trained; the fastest counts.', 1
+)
+
+
+class Plain(nn.Module):
+  """The same widths without symmetry, as Flax has it."""
+
+  like: nn.Module
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps images [B, ...] to logits."""
+    x = x.reshape(len(x), -1)
+    common = {'kernel_init': self.like.kernel_init}
+    for grid in self.like.hidden_shapes:
+      x = nn.relu(nn.Dense(int(np.prod(grid)), **common)(x))
+    return nn.Dense(self.like.num_classes, **common)(x)
+
+
+@dataclasses.dataclass
+class Rival:
+  """Trains plain networks, and keeps the time."""
+
+  train: Callable[[jax.Array], children.ChildResult]
+  seconds: float = 0.0
+  count: int = 0
+
+  def __call__(self, number: int = 1) -> None:
+    """Trains so many, one after another."""
+    start = time.perf_counter()
+    for _ in range(number):
+      jax.block_until_ready(self.train(jax.random.key(self.count)))
+      self.count += 1
+    self.seconds += time.perf_counter() - start
+
+
+def make_rival(
+  space: spaces.MLPSpace, data: children.ChildData, recipe: children.Recipe
+) -> Rival:
+  """Returns a rival that is compiled already."""
+  config = children.ChildConfig(Plain(space.template), recipe)
+  train = jax.jit(lambda key, data: children.train_child(key, {}, data, config))
+  rival = Rival(functools.partial(train, data=data))
+  rival()
+  return Rival(rival.train)
+
+
+def main(_: Sequence[str]) -> None:
+  """Runs both comparisons and prints the ratios."""
+  run_dir = pathlib.Path(mlp_flags.run_dir('search_benchmark'))
+  shutil.rmtree(run_dir, ignore_errors=True)
+  data = mlp_flags.load_data()
+  recipe = mlp_flags.make_recipe(len(data.train))
+  scaling = evaluation.scaling_of(data.train.images)
+  examples = evaluation.make_evaluator(
+    data, scaling, space=None, recipe=recipe, memo=None
+  ).data
+
+  start = time.perf_counter()
+  space = mlp_flags.make_space(data)
+  orbits_seconds = time.perf_counter() - start
+  rival = make_rival(space, examples, recipe)
+
+  def race(records: Sequence[results.Record]) -> None:
+    if rival.count < len(space):
+      rival(len(records))
+
+  config = search.SearchConfig(recipe, top=1, retrain_seeds=1)
+  start = time.perf_counter()
+  result = search.search(
+    data, space, config, run_dir, search_images=None, on_trained=race
+  )
+  page = report.write(result, data, run_dir)
+  ours = time.perf_counter() - start - rival.seconds + orbits_seconds
+  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+  print(
+    f'{len(space)} networks end to end: {ours:.1f} s; {rival.count} plain'
+    f' networks one after another: {rival.seconds:.1f} s; ratio'
+    f' {ours / rival.seconds:.2f}; peak memory {peak:.2f} GiB; {page}'
+  )
+  compare_batches(space, examples, recipe, rival)
+
+
+def compare_batches(
+  space: spaces.MLPSpace,
+  data: children.ChildData,
+  recipe: children.Recipe,
+  rival: Rival,
+) -> None:
+  """Times batches of several sizes, interleaved with plain networks."""
+  networks = np.linspace(1, len(space) - 1, max(_BATCHES.value)).astype(int)
+  inputs = [space.inputs(int(network)) for network in networks]
+  config = children.ChildConfig(space.program(0), recipe)
+  best = dict.fromkeys(_BATCHES.value, float('inf'))
+  plain = float('inf')
+  for repeat in range(_REPEATS.value + 1):
+    for size in best:
+      stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *inputs[:size])
+      keys = jax.random.split(jax.random.key(0), size)
+      start = time.perf_counter()
+      jax.block_until_ready(
+        children.train_children(
+          keys, stacked, data, config, children_per_batch=size
+        )
+      )
+      if repeat:  # the first one compiles
+        seconds = (time.perf_counter() - start) / size
+        best[size] = min(best[size], seconds)
+      before = rival.seconds
+      rival()
+      plain = min(plain, rival.seconds - before)
+  for size, seconds in best.items():
+    print(
+      f'{size} children per batch: {seconds:.3f} s each,'
+      f' {seconds / plain:.2f} × a plain network'
+    )
+
+
+if __name__ == '__main__':
+  launch.run(main)

@@ -1,0 +1,231 @@
+r"""Does the search tell the truth? It is asked where the answer is known.
+
+Planted: images that were moved by one exact symmetry, each of the twelve in
+turn; the best network should respect it.
+Shuffled: labels that mean nothing; the interval of the gain should hold 0.
+Square: the outcomes of tic-tac-toe, which nobody planted anything in; the best
+network should respect the symmetries of the square and no cyclic shift.
+
+  python -m experiments.truth
+
+Writes truth.csv, one line per search; searches that are in it are not run
+again. An hour on two cores; --num_seeds=1 --num_shuffled=2 takes ten minutes.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import csv
+import dataclasses
+import pathlib
+import time
+import warnings
+
+from absl import flags
+import numpy as np
+
+import aen
+from aen import datasets
+from aen import files
+from aen import outcome
+from aen import search
+from aen import spaces
+from experiments import launch
+
+_BASE = flags.DEFINE_string(
+  'base', 'g_digits', "Which images are moved, such as 'g_digits', 'g_mnist'."
+)
+_NUM_TRAIN = flags.DEFINE_integer(
+  'num_train', None, 'Training images; all by default.', lower_bound=64
+)
+_RAW_DIR = flags.DEFINE_string(
+  'raw_dir', None, 'Directory of official files, if the base needs any.'
+)
+_NUM_SEEDS = flags.DEFINE_integer(
+  'num_seeds', 5, 'Searches for each planted symmetry.', lower_bound=0
+)
+_NUM_SHUFFLED = flags.DEFINE_integer(
+  'num_shuffled', 20, 'Searches with shuffled labels.', lower_bound=0
+)
+_EPOCHS = flags.DEFINE_integer(
+  'epochs',
+  None,
+  'Of a child on moved images; by default as in a search.',
+  lower_bound=1,
+)
+_TOP = flags.DEFINE_integer(
+  'top', 8, 'How many of the best networks are retrained.', lower_bound=1
+)
+_RETRAIN_SEEDS = flags.DEFINE_integer(
+  'retrain_seeds', 5, 'With how many seeds they are.', lower_bound=2
+)
+_OUT = flags.DEFINE_string('out', 'runs/truth', 'Where truth.csv is written.')
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+  """One search whose answer is known."""
+
+  kind: str  # 'planted', 'shuffled' or 'square'
+  subject: str  # the symmetry, or the data set
+  seed: int
+
+  def key(self) -> tuple[str, str, str]:
+    """What identifies its line in the file."""
+    return self.kind, self.subject, str(self.seed)
+
+
+COLUMNS = (
+  *(field.name for field in dataclasses.fields(Question)),
+  'chosen',
+  'implied',
+  'right',
+  'accuracy',
+  'base_accuracy',
+  'gain',
+  'low',
+  'high',
+  'seconds',
+)
+
+
+def questions(num_seeds: int, num_shuffled: int) -> Iterator[Question]:
+  """Lists what to ask, seed by seed, so that a part of it is a fair part."""
+  yield Question('square', 'tic_tac_toe', 0)
+  for seed in range(max(num_seeds, num_shuffled)):
+    if seed < num_seeds:
+      for name in aen.SYMMETRIES:
+        yield Question('planted', name, seed)
+    if seed < num_shuffled:
+      yield Question('shuffled', 'aug0', seed)
+
+
+def load(question: Question) -> datasets.Dataset:
+  """Returns the images to ask about."""
+  if question.kind == 'square':
+    return aen.load_dataset('tic_tac_toe', seed=question.seed)
+  config = 'aug0_group'
+  if question.kind == 'planted':
+    bit = list(aen.SYMMETRIES).index(question.subject) + 1
+    config = f'iaug{bit}_group'
+  data = aen.load_dataset(
+    f'{_BASE.value}/{config}',
+    seed=question.seed,
+    num_train=_NUM_TRAIN.value,
+    raw_dir=_RAW_DIR.value,
+  )
+  return shuffled(data) if question.kind == 'shuffled' else data
+
+
+def shuffled(data: datasets.Dataset) -> datasets.Dataset:
+  """Gives every image another one's label."""
+  rng = np.random.default_rng(0)
+  parts = {
+    name: dataclasses.replace(part, labels=rng.permutation(part.labels))
+    for name in ('train', 'validation', 'test')
+    for part in [getattr(data, name)]
+  }
+  return dataclasses.replace(data, **parts)
+
+
+def _respects_the_planted(
+  question: Question, result: outcome.SearchResult
+) -> bool:
+  return question.subject in result.best.symmetries + result.best.implied
+
+
+def _holds_zero(_: Question, result: outcome.SearchResult) -> bool:
+  return result.best.gain.low <= 0 <= result.best.gain.high
+
+
+def _is_the_square(_: Question, result: outcome.SearchResult) -> bool:
+  names = set(result.best.symmetries + result.best.implied)
+  return names == {'rotation', 'horizontal_flip', 'vertical_flip'}
+
+
+IS_RIGHT: dict[str, Callable[[Question, outcome.SearchResult], bool]] = {
+  'planted': _respects_the_planted,
+  'shuffled': _holds_zero,
+  'square': _is_the_square,
+}
+
+
+def ask(question: Question) -> dict[str, object]:
+  """Runs one search; returns its line of the file."""
+  start = time.perf_counter()
+  data = load(question)
+  with warnings.catch_warnings():
+    warnings.filterwarnings('ignore', message='left out')  # on 3×3 boards
+    space = spaces.mlp_space(
+      data.image_shape, data.num_classes, head='invariant'
+    )
+  recipe = search.default_recipe(min(len(data.train), search.SEARCH_IMAGES))
+  if _EPOCHS.value and question.kind != 'square':
+    recipe = dataclasses.replace(recipe, epochs=_EPOCHS.value)
+  config = search.SearchConfig(
+    recipe,
+    seed=question.seed,
+    top=_TOP.value,
+    retrain_seeds=_RETRAIN_SEEDS.value,
+  )
+  result = search.search(data, space, config)
+  best = result.best
+  return {
+    **dataclasses.asdict(question),
+    'chosen': best.name,
+    'implied': ' + '.join(best.implied),
+    'right': int(IS_RIGHT[question.kind](question, result)),
+    'accuracy': f'{best.accuracy:.4f}',
+    'base_accuracy': f'{best.base_accuracy:.4f}',
+    'gain': f'{best.gain.mean:.4f}',
+    'low': f'{best.gain.low:.4f}',
+    'high': f'{best.gain.high:.4f}',
+    'seconds': f'{time.perf_counter() - start:.1f}',
+  }
+
+
+def read(path: pathlib.Path) -> list[dict[str, str]]:
+  """Returns the lines that are there already."""
+  if not path.exists():
+    return []
+  with open(path, newline='', encoding='utf-8') as file:
+    return list(csv.DictReader(file))
+
+
+def write(path: pathlib.Path, rows: Sequence[dict[str, object]]) -> None:
+  """Writes all lines."""
+  with files.written_text(path) as file:
+    writer = csv.DictWriter(file, COLUMNS, lineterminator='\n')
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def summary(rows: Sequence[dict[str, object]]) -> str:
+  """Counts right answers, by kind and subject."""
+  counts: dict[tuple[str, str], list[int]] = {}
+  for row in rows:
+    subject = str(row['kind']), str(row['subject'])
+    counts.setdefault(subject, []).append(int(row['right']))
+  return '\n'.join(
+    f'{kind:9} {subject:28} right in {sum(right)} of {len(right)}'
+    for (kind, subject), right in sorted(counts.items())
+  )
+
+
+def main(_: Sequence[str]) -> None:
+  """Asks everything that has not been answered yet."""
+  path = pathlib.Path(_OUT.value) / 'truth.csv'
+  rows: list[dict[str, object]] = list(read(path))
+  known = {(row['kind'], row['subject'], row['seed']) for row in rows}
+  with launch.resumable():
+    for question in questions(_NUM_SEEDS.value, _NUM_SHUFFLED.value):
+      if question.key() in known:
+        continue
+      rows.append(ask(question))
+      write(path, rows)
+      print(', '.join(f'{k}: {v}' for k, v in rows[-1].items()), flush=True)
+  print(summary(rows))
+
+
+if __name__ == '__main__':
+  launch.run(main)

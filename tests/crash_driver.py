@@ -1,0 +1,118 @@
+"""Runs one small search again and again, killed each time, until it is done.
+
+A process of its own: `python crash_driver.py RUN_DIR`. Every attempt is a fork,
+made before JAX has started any thread; SIGKILL ends it at a chosen moment.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import random
+import signal
+import sys
+import threading
+
+import jax
+
+from aen import results
+from tests import search_test
+
+STORED = results.Results.put
+TRANSACTION = results.Results._transaction
+
+
+def die():
+  os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_at_commit(number, moment):
+  """Dies before, inside or after the transaction of a batch."""
+  batches = []
+
+  def put(memo, records):
+    batches.append(records)
+    last = len(batches) == number
+    if last and moment == 'before':
+      die()
+    if last and moment == 'inside':
+      memo._transaction = lambda: dying_transaction(memo)
+    STORED(memo, records)
+    if last:
+      die()
+
+  results.Results.put = put
+
+
+@contextlib.contextmanager
+def dying_transaction(memo):
+  with TRANSACTION(memo):
+    yield
+    die()
+
+
+def kill_in_time(seconds):
+  """Dies whatever it is doing."""
+  timer = threading.Timer(seconds, die)
+  timer.daemon = True
+  timer.start()
+
+
+def attempt(run_dir, sabotage):
+  """Runs the search in a fork; returns whether it got through."""
+  child = os.fork()
+  if not child:
+    status = 1
+    try:
+      if sabotage:
+        sabotage[0](*sabotage[1:])
+      search_and_check(run_dir)
+      status = 0
+    finally:
+      os._exit(status)
+  _, status = os.waitpid(child, 0)
+  if os.WIFEXITED(status):
+    assert os.WEXITSTATUS(status) == 0, 'the search failed'
+    return True
+  return False
+
+
+def search_and_check(run_dir):
+  """Searches; trains nothing that the memo holds already."""
+  path = run_dir / 'results.sqlite'
+  known = set()
+  if path.exists():
+    with results.Results(path) as memo:
+      known = set(memo._run('SELECT network, data, recipe, seed FROM results'))
+  put = results.Results.put
+
+  def checking_put(memo, records):
+    for record in records:
+      key = record.key
+      assert (key.network, key.data, key.recipe, key.seed) not in known
+    put(memo, records)
+
+  results.Results.put = checking_put
+  search_test.start(run_dir)
+
+
+def main(directory):
+  """Kills at thirteen moments, then lets it finish."""
+  jax.config.update('jax_compilation_cache_dir', str(directory / 'xla'))
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
+  jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
+  whole, parts = directory / 'whole', directory / 'parts'
+  assert attempt(whole, None)
+  rng = random.Random(0)
+  moments = [(kill_at_commit, 2, m) for m in ('before', 'inside', 'after')]
+  moments += [(kill_in_time, rng.uniform(0.1, 3.0)) for _ in range(10)]
+  rng.shuffle(moments)
+  killed = sum(not attempt(parts, sabotage) for sabotage in moments)
+  assert attempt(parts, None)
+  files = ('ranking.csv', 'result.json')
+  same = [(whole / n).read_bytes() == (parts / n).read_bytes() for n in files]
+  print(json.dumps({'killed': killed, 'same': same}))
+
+
+if __name__ == '__main__':
+  main(pathlib.Path(sys.argv[1]))

@@ -1,0 +1,24 @@
+"""Killed at any moment, a search goes on and ends with the same bytes."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+
+def test_a_search_survives_being_killed(tmp_path):
+  run = subprocess.run(
+    [sys.executable, '-m', 'tests.crash_driver', str(tmp_path)],
+    cwd=ROOT,
+    env={**os.environ, 'PYTHONPATH': os.pathsep.join(sys.path)},
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert run.returncode == 0, run.stderr[-2000:]
+  found = json.loads(run.stdout.splitlines()[-1])
+  assert found['same'] == [True, True]
+  assert found['killed'] >= 3  # at the commits, and most of the random ones

@@ -1,0 +1,130 @@
+"""The launchers around the search, run for real on small tasks."""
+
+import dataclasses
+
+from absl.testing import flagsaver
+import numpy as np
+import pytest
+
+import aen
+from aen import landscapes
+from aen import search
+from tests import launchers
+
+SMALL = {
+  'dataset': 'tic_tac_toe',
+  'symmetries': ['horizontal_flip'],
+  'epochs': 1,
+}
+SHORT = {'top': 1, 'retrain_epochs': 1, 'retrain_seeds': 2}
+
+
+def test_search_mlp_names_what_it_found_and_where(tmp_path, capsys):
+  launcher = launchers.load('search_mlp')
+  flags = {**SMALL, **SHORT, 'run_dir': str(tmp_path)}
+  with flagsaver.flagsaver(**flags):
+    launcher.main([])
+    first = capsys.readouterr().out
+    launcher.main([])  # has finished: is only read
+    assert capsys.readouterr().out == first
+  assert 'of 258 test images right' in first
+  assert f'report: {tmp_path / "report.html"}' in first
+  names = {path.name for path in tmp_path.iterdir()}
+  assert names >= {
+    *('config.json', 'results.sqlite', 'ranking.csv', 'trace.csv'),
+    *('report.html', 'result.json', 'best', 'lattice.png'),
+  }
+  assert (tmp_path / 'ranking.csv').read_text().count('\n') == 3
+  assert aen.SearchResult.load(tmp_path).verdict in first
+
+
+def test_search_mlp_with_the_agent(tmp_path, capsys):
+  launcher = launchers.load('search_mlp')
+  flags = {
+    **SMALL,
+    **SHORT,
+    'run_dir': str(tmp_path),
+    'strategy': 'dqn',
+    'q_hidden_sizes': ['8'],
+    'q_batch_size': 4,
+    'max_steps': 12,
+    'walkers': 2,
+  }
+  with flagsaver.flagsaver(**flags):
+    launcher.main([])
+  assert 'test images right' in capsys.readouterr().out
+  trace = (tmp_path / 'trace.csv').read_text().splitlines()
+  assert len(trace) == 13
+  assert trace[1].endswith(',1.0')  # ε
+  page = (tmp_path / 'report.html').read_text()
+  assert 'toggling each symmetry' in page
+
+
+def test_ctrl_c_prints_the_command_that_goes_on(tmp_path, monkeypatch, capsys):
+  launcher = launchers.load('search_mlp')
+
+  def interrupt(*_, **__):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(search, 'explore', interrupt)
+  monkeypatch.setattr('sys.argv', ['search_mlp.py', '--run_dir=a b'])
+  flags = {**SMALL, **SHORT, 'run_dir': str(tmp_path)}
+  with flagsaver.flagsaver(**flags), pytest.raises(SystemExit) as stop:
+    launcher.main([])
+  assert stop.value.code == 130
+  error = capsys.readouterr().err
+  assert 'to go on where it was: python' in error
+  assert "'--run_dir=a b'" in error
+
+
+def test_landscape_writes_a_file_that_loads(tmp_path, capsys):
+  launcher = launchers.load('landscape')
+  flags = {**SMALL, 'run_dir': str(tmp_path), 'num_seeds': 2}
+  with flagsaver.flagsaver(**flags):
+    launcher.main([])
+  assert 'landscape.npz' in capsys.readouterr().out
+  landscape = landscapes.load(tmp_path / 'landscape.npz')
+  assert landscape.validation.shape == (2, 2, 1)
+  assert landscape.test.max() > 0.3
+  assert landscape.symmetries == ('horizontal_flip',)
+  lines = (tmp_path / 'children.csv').read_text().splitlines()
+  assert len(lines) == 1 + 4
+
+
+def test_search_benchmark_prints_ratios(tmp_path, capsys):
+  launcher = launchers.load('search_benchmark')
+  flags = {
+    **SMALL,
+    'run_dir': str(tmp_path / 'run'),
+    'batches': [1, 2],
+    'repeats': 1,
+  }
+  with flagsaver.flagsaver(**flags):
+    launcher.main([])
+  out = capsys.readouterr().out
+  assert '2 networks end to end' in out
+  assert '2 children per batch' in out
+
+
+def test_truth_asks_fairly_and_counts():
+  launcher = launchers.load('truth')
+  asked = list(launcher.questions(num_seeds=5, num_shuffled=20))
+  kinds = [question.kind for question in asked]
+  assert kinds.count('planted') == 60
+  assert kinds.count('shuffled') == 20
+  planted = {q.subject for q in asked if q.kind == 'planted'}
+  assert planted == set(aen.SYMMETRIES)
+  data = aen.load_dataset('digits')
+  moved = launcher.shuffled(data)
+  for name in ('train', 'validation', 'test'):
+    before, after = getattr(data, name), getattr(moved, name)
+    np.testing.assert_array_equal(before.images, after.images)
+    assert (before.labels != after.labels).mean() > 0.5
+    np.testing.assert_array_equal(
+      np.bincount(before.labels), np.bincount(after.labels)
+    )
+  rows = [
+    {**dataclasses.asdict(question), 'right': int(i % 2)}
+    for i, question in enumerate(asked[:3])
+  ]
+  assert 'right in 1 of 1' in launcher.summary(rows)

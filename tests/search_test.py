@@ -1,0 +1,327 @@
+"""The search from arrays to verdict, stopped and started, right and wrong."""
+
+import dataclasses
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+import aen
+from aen import children
+from aen import datasets
+from aen import evaluation
+from aen import outcome
+from aen import results
+from aen import search
+from aen import spaces
+
+RECIPE = children.Recipe(
+  epochs=4, batch_size=16, learning_rate=3e-3, criterion='likelihood'
+)
+OPTIONS = {'recipe': RECIPE, 'top': 2, 'retrain_seeds': 2, 'retrain_epochs': 6}
+FLIPS = ('horizontal_flip', 'vertical_flip')
+
+
+@functools.cache
+def flipped_images(count=480, seed=0):
+  """Noisy copies of four patterns, each mirrored at random, left to right."""
+  rng = np.random.default_rng(seed)
+  patterns = np.random.default_rng(1).normal(size=(4, 6, 6))
+  labels = rng.integers(4, size=count)
+  images = patterns[labels]
+  mirrored = rng.integers(2, size=count).astype(bool)
+  images[mirrored] = images[mirrored, :, ::-1]
+  images = images + 2 * rng.normal(size=images.shape)
+  return images.astype(np.float32), labels
+
+
+@functools.cache
+def found():
+  return aen.discover(
+    *flipped_images(), symmetries=FLIPS, head='invariant', **OPTIONS
+  )
+
+
+def test_discover_finds_the_planted_symmetry():
+  result = found()
+  assert result.best.symmetries == ('horizontal_flip',)
+  assert result.best.accuracy - result.best.base_accuracy == pytest.approx(
+    result.best.gain.mean
+  )
+  assert len(result.ranking) == 4
+  assert result.counts == outcome.Counts(steps=4, states=4, networks=4)
+  assert sum(entry.retrained is not None for entry in result.ranking) in (2, 3)
+  assert result.ranking[0].name == 'horizontal_flip'
+  assert 'horizontal_flip' in result.verdict
+  assert f'{result.num_images[2]} test images' in result.verdict
+
+
+def test_the_best_network_predicts_and_is_equivariant():
+  best = found().best
+  images, labels = flipped_images(60, seed=5)
+  answers = best.predict(images)
+  assert answers.shape == labels.shape
+  assert (answers == labels).mean() > 0.5
+  np.testing.assert_array_equal(answers, best.predict(images[:, :, ::-1]))
+  logits = best.model.apply(best.variables, best.scaling(images))
+  np.testing.assert_array_equal(logits.argmax(axis=-1), answers)
+
+
+def test_results_are_saved_and_loaded(tmp_path):
+  result = found()
+  result.save(tmp_path)
+  again = aen.SearchResult.load(tmp_path)
+  assert again.verdict == result.verdict
+  assert again.ranking == result.ranking
+  assert again.counts == result.counts
+  assert again.trace == result.trace
+  images, _ = flipped_images(60, seed=5)
+  np.testing.assert_array_equal(
+    again.best.predict(images), result.best.predict(images)
+  )
+  before = (tmp_path / 'ranking.csv').read_bytes()
+  again.save(tmp_path)
+  assert (tmp_path / 'ranking.csv').read_bytes() == before
+  assert len(before.decode().splitlines()) == 1 + len(result.ranking)
+
+
+def test_loading_nothing_or_nonsense_is_one_line(tmp_path):
+  with pytest.raises(FileNotFoundError, match='holds no result'):
+    aen.SearchResult.load(tmp_path)
+  (tmp_path / 'result.json').write_text('{"dataset": "half a resu')
+  with pytest.raises(ValueError, match='no result that this version'):
+    aen.SearchResult.load(tmp_path)
+
+
+def test_a_users_own_symmetry_is_found_and_survives_saving(tmp_path):
+  def mirror(array):
+    return array[:, ::-1]
+
+  def up(array):
+    return np.roll(array, 1, axis=0)
+
+  own = (aen.Symmetry('mirror', mirror), aen.Symmetry('up', up))
+  result = aen.discover(
+    *flipped_images(), symmetries=own, run_dir=tmp_path, **OPTIONS
+  )
+  assert result.best.symmetries == ('mirror',)
+  again = aen.SearchResult.load(tmp_path, symmetries=own)
+  assert again.verdict == result.verdict
+  with pytest.raises(ValueError, match='mirror, up are not built in'):
+    aen.SearchResult.load(tmp_path)
+
+
+def start(run_dir, **changes):
+  data = datasets.from_arrays(*flipped_images())
+  space = spaces.mlp_space(data.image_shape, data.num_classes, FLIPS)
+  config = search.SearchConfig(**{**OPTIONS, **changes})
+  return search.search(data, space, config, run_dir)
+
+
+class Stopped(Exception):
+  pass
+
+
+def test_a_stopped_search_goes_on_and_trains_nothing_twice(
+  tmp_path, monkeypatch
+):
+  whole = start(tmp_path / 'whole')
+  put, trained = results.Results.put, []
+
+  def counting_put(memo, records):
+    if len(trained) in (2, 5, 7) and not stops.get(len(trained)):
+      stops[len(trained)] = True
+      raise Stopped
+    put(memo, records)
+    trained.extend(record.key for record in records)
+
+  stops = {}
+  monkeypatch.setattr(results.Results, 'put', counting_put)
+  for _ in range(3):
+    with pytest.raises(Stopped):
+      start(tmp_path / 'parts')
+  parts = start(tmp_path / 'parts')
+  assert len(trained) == len(set(trained))
+  assert parts.ranking == whole.ranking
+  for name in ('ranking.csv', 'result.json'):
+    assert (tmp_path / 'parts' / name).read_bytes() == (
+      tmp_path / 'whole' / name
+    ).read_bytes()
+  count = len(trained)
+  assert start(tmp_path / 'parts').verdict == whole.verdict
+  assert len(trained) == count
+
+
+def test_a_run_directory_of_another_configuration_is_refused(tmp_path):
+  start(tmp_path)
+  before = (tmp_path / 'ranking.csv').read_bytes()
+  with pytest.raises(
+    ValueError, match='holds another run .search.top: 2 there, 1 here'
+  ):
+    start(tmp_path, top=1)
+  (tmp_path / 'config.json').write_text('[]')
+  with pytest.raises(ValueError, match='config.json is damaged'):
+    start(tmp_path)
+  assert (tmp_path / 'ranking.csv').read_bytes() == before
+
+
+def test_a_run_directory_that_cannot_be_made_is_one_line(tmp_path):
+  (tmp_path / 'file').touch()
+  with pytest.raises(OSError, match='[Nn]ot a directory'):
+    start(tmp_path / 'file' / 'run')
+
+
+def test_seeds_decide_and_repeat(tmp_path):
+  data = datasets.from_arrays(*flipped_images())
+  space = spaces.mlp_space(data.image_shape, data.num_classes, FLIPS)
+  config = search.SearchConfig(**OPTIONS)
+  assert search.search(data, space, config).ranking == found_dense().ranking
+  other = dataclasses.replace(config, seed=1)
+  assert search.search(data, space, other).ranking != found_dense().ranking
+  assert not set(config.seeds()) & set(config.final_seeds())
+  assert not set(config.final_seeds()) & set(other.seeds())
+
+
+@functools.cache
+def found_dense():
+  return start(None)
+
+
+@pytest.mark.parametrize('strategy', ['random', 'local', 'evolution', 'dqn'])
+def test_every_strategy_searches(strategy):
+  options = {'dqn': (('max_steps', 20), ('batch_size', 8))}
+  result = start(None, strategy=strategy, options=options.get(strategy, ()))
+  assert 1 < result.counts.networks <= 4
+  assert result.counts.steps >= result.counts.networks - 1
+  by_network = {entry.network: entry for entry in found_dense().ranking}
+  for entry in result.ranking:
+    assert entry.search == by_network[entry.network].search
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    (lambda x, y: (x, np.where(y == 0, -1, y)), 'labels from 0, got -1'),
+    (lambda x, y: (x, y + 1), 'class'),
+    (lambda x, y: (x[0], y), r'expected images \[N, H, W\]'),
+    (lambda x, y: (np.where(x > 2, np.nan, x), y), 'finite'),
+    (lambda x, y: (x, np.zeros_like(y)), 'at least two classes'),
+    (lambda x, y: (x[:20], y[:20]), 'fewer than a batch of 16'),
+    (lambda x, y: (x[:, :, :4], y), 'square'),
+    (lambda x, y: (np.ones_like(x), y), 'the same value'),
+    (lambda x, y: (x, y[:-1]), 'one label per image'),
+  ],
+)
+def test_bad_data_is_refused_before_any_training(change, message, monkeypatch):
+  def never(*_, **__):
+    raise AssertionError('trained')
+
+  monkeypatch.setattr(children, 'train_children', never)
+  images, labels = change(*flipped_images())
+  with pytest.raises(ValueError, match=message):
+    aen.discover(images, labels, symmetries=('rotation',), **OPTIONS)
+
+
+@pytest.mark.filterwarnings('ignore:left out')
+@pytest.mark.parametrize(
+  'shape', [(5, 5), (4, 6), (4, 4, 3), (6, 6, 1)], ids=str
+)
+def test_odd_wide_and_colour_images_just_work(shape):
+  rng = np.random.default_rng(0)
+  labels = np.arange(60) % 2
+  images = rng.integers(0, 100, (60, *shape)).astype(np.uint8)
+  images[labels == 1] += 100
+  recipe = children.Recipe(epochs=1, batch_size=16)
+  result = (
+    aen.discover(
+      images,
+      labels,
+      recipe=recipe,
+      top=1,
+      retrain_seeds=1,
+      strategy='random',
+      num_seeds=1,
+    )
+    if shape == (5, 5)
+    else aen.discover(
+      images,
+      labels,
+      symmetries=FLIPS,
+      recipe=recipe,
+      top=1,
+      retrain_seeds=1,
+    )
+  )
+  assert result.best.predict(images).shape == (60,)
+
+
+def test_no_symmetry_is_a_verdict():
+  rng = np.random.default_rng(0)
+  labels = rng.integers(4, size=240)
+  images = rng.normal(size=(240, 4, 4)).astype(np.float32)
+  corners = np.array([[0, 0], [0, 3], [3, 0], [3, 3]])[labels]
+  images[np.arange(240), *corners.T] += 5  # which corner tells; flips mix them
+  result = aen.discover(images, labels, symmetries=FLIPS, **OPTIONS)
+  assert result.best.symmetries == ()
+  assert result.best.gain == outcome.Gain(0.0, 0.0, 0.0)
+  assert result.verdict.startswith('No symmetry helps')
+
+
+def test_the_test_images_are_touched_only_at_the_end():
+  images, labels = flipped_images()
+  seen = found()
+  other = aen.discover(
+    images,
+    labels,
+    test_images=images[::-1],
+    test_labels=(labels[::-1] + 1) % 4,
+    symmetries=FLIPS,
+    head='invariant',
+    **OPTIONS,
+  )
+  assert other.best.accuracy < 0.5 < seen.best.accuracy
+
+
+def test_gains_and_their_intervals():
+  rng = np.random.default_rng(0)
+  covered = 0
+  for _ in range(300):  # two networks, equally good, seeds that differ
+    skill = rng.normal(0.8, 0.05, size=(2, 5, 1))
+    right = rng.random((2, 5, 200)) < skill
+    gain = outcome.Gain.between(right[0], right[1])
+    covered += gain.low <= 0 <= gain.high
+  assert covered >= 0.93 * 300
+  better = outcome.Gain.between(
+    rng.random((5, 500)) < 0.9, rng.random((5, 500)) < 0.8
+  )
+  assert better.is_clear
+  assert str(better).startswith('+')
+
+
+def test_a_score_is_that_of_the_best_epoch():
+  record = results.Record(
+    key=results.ChildKey('n', 'd', 'r', 0),
+    symmetries='',
+    num_weights=1,
+    train_loss=(1.0, 1.0, 1.0),
+    validation_accuracy=(0.5, 0.75, 0.75),
+    validation_loss=(0.4, 0.7, 0.5),
+    test_accuracy=(),
+    diverged=False,
+    seconds=1.0,
+  )
+  score = outcome.Score.of([record], 'accuracy', 100)
+  assert (score.value, score.accuracy, score.loss) == (0.75, 0.75, 0.7)
+  assert score.standard_error == pytest.approx(
+    np.sqrt(77 / 104 * 27 / 104 / 104)
+  )
+  score = outcome.Score.of([record], 'likelihood', 100)
+  assert score.value == pytest.approx(np.exp(-0.4))
+  assert score.accuracy == 0.5
+
+
+def test_parameters_become_bytes_and_come_back():
+  params = {'a': {'kernel': np.arange(6.0).reshape(2, 3)}, 'b': np.float32(1)}
+  again = evaluation.unpack(evaluation.pack(params))
+  jax.tree.map(np.testing.assert_array_equal, again, params)
