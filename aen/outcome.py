@@ -40,6 +40,7 @@ class Gain:
   mean: float
   low: float
   high: float
+  standard_error: float
 
   @classmethod
   def between(cls, best: np.ndarray, base: np.ndarray) -> 'Gain':
@@ -49,8 +50,9 @@ class Gain:
     means = [difference.mean(axis=0)]  # by image
     if len(difference) > 1:
       means.append(difference.mean(axis=1))  # by seed
-    margin = _margin([part.var(ddof=1) / part.size for part in means], means)
-    return cls(mean, mean - margin, mean + margin)
+    variances = [part.var(ddof=1) / part.size for part in means]
+    margin = _margin(variances, means)
+    return cls(mean, mean - margin, mean + margin, math.sqrt(sum(variances)))
 
   @property
   def is_clear(self) -> bool:

@@ -12,6 +12,7 @@ import pathlib
 import pytest
 
 import aen
+from tests import launchers
 
 HEAD = 400 * 10
 
@@ -139,3 +140,8 @@ def test_these_are_the_numbers_of_the_paper():
     ):
       assert [int(bit) for bit in bits] == row['state']
       assert float(millions) == row['params_millions']
+  for dataset, gains in launchers.load('truth').PAPER_GAINS.items():
+    for bit, gain in enumerate(gains, start=1):
+      row = paper['single_symmetry'][dataset][f'IAug{bit}']
+      column = NETWORK_OF_COLUMN.index(bit) + 1
+      assert row[column] - row[0] == pytest.approx(gain)

@@ -75,7 +75,7 @@ def result_of(space, best=None, trace=None):
       scaling=evaluation.Scaling(0.0, 1.0),
       accuracy=0.875,
       base_accuracy=0.75,
-      gain=outcome.Gain(0.125, 0.0312, 0.2188),
+      gain=outcome.Gain(0.125, 0.0312, 0.2188, 0.0478),
     ),
     ranking=ranking,
     counts=outcome.Counts(1234, 7, 5),

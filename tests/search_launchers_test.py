@@ -108,8 +108,9 @@ def test_search_benchmark_prints_ratios(tmp_path, capsys):
 
 def test_truth_asks_fairly_and_counts():
   launcher = launchers.load('truth')
-  asked = list(launcher.questions(num_seeds=5, num_shuffled=20))
+  asked = list(launcher.questions(5, 20, gains=['g_mnist', 'g_fashion_mnist']))
   kinds = [question.kind for question in asked]
+  assert kinds.count('gain') == 9 + 5
   assert kinds.count('planted') == 60
   assert kinds.count('shuffled') == 20
   planted = {q.subject for q in asked if q.kind == 'planted'}

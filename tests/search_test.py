@@ -264,7 +264,7 @@ def test_no_symmetry_is_a_verdict():
   images[np.arange(240), *corners.T] += 5  # which corner tells; flips mix them
   result = aen.discover(images, labels, symmetries=FLIPS, **OPTIONS)
   assert result.best.symmetries == ()
-  assert result.best.gain == outcome.Gain(0.0, 0.0, 0.0)
+  assert result.best.gain == outcome.Gain(0.0, 0.0, 0.0, 0.0)
   assert result.verdict.startswith('No symmetry helps')
 
 
