@@ -179,6 +179,7 @@ class Best:
     model: The Flax module.
     variables: Its parameters, {'params': …}.
     scaling: What `predict` does to images first.
+    image_shape: Of those it was trained on, (H, W) or (H, W, C).
     accuracy: On the test images, the mean over seeds.
     base_accuracy: The same for the network without symmetries.
     gain: The difference.
@@ -189,6 +190,7 @@ class Best:
   model: nn.Module
   variables: Mapping[str, Any]
   scaling: evaluation.Scaling
+  image_shape: tuple[int, ...]
   accuracy: float
   base_accuracy: float
   gain: Gain
@@ -200,7 +202,14 @@ class Best:
 
   def predict(self, images: np.ndarray) -> np.ndarray:
     """Returns the class of each image, as they came to the search. int [N]."""
-    return predict(self.model, self.variables, self.scaling(images))
+    images, shape = np.asarray(images), self.image_shape
+    if images.shape[1:] not in (shape, (*shape, 1)):
+      raise ValueError(
+        f'expected images [N, {", ".join(map(str, shape))}], as in the search,'
+        f' got shape {images.shape}'
+      )
+    scaled = self.scaling(images.reshape(-1, *shape))
+    return predict(self.model, self.variables, scaled)
 
 
 def predict(
@@ -451,6 +460,7 @@ def _from_json(
       model=model,
       variables=load_params(checkpoint, model, x),
       scaling=evaluation.Scaling(**best['scaling']),
+      image_shape=space.image_shape,
       accuracy=best['accuracy'],
       base_accuracy=best['base_accuracy'],
       gain=Gain(**best['gain']),

@@ -339,7 +339,7 @@ def explore(
   evaluate: Callable[[Sequence[evaluation.Request]], list[results.Record]],
   config: SearchConfig,
 ) -> Exploration:
-  """Lets a strategy search until it has finished.
+  """Lets a strategy search until it has finished, or every network is known.
 
   Args:
     space: The networks.
@@ -348,27 +348,30 @@ def explore(
   """
   criterion, seeds = config.recipe.criterion, config.seeds()
   index = np.asarray(space.index)
-  strategy = strategies.make(
-    config.strategy,
-    len(space.bits),
-    index=index,
-    epochs=config.recipe.epochs,
-    **{**_per_round(space, config), **dict(config.options)},
+  strategy = _compiled(
+    strategies.make(
+      config.strategy,
+      len(space.bits),
+      index=index,
+      epochs=config.recipe.epochs,
+      **{**_per_round(space, config), **dict(config.options)},
+    )
   )
   records = _by_network(evaluate, [int(index[0])], seeds)
   baseline = _value(records[int(index[0])], criterion)
-  propose, observe = jax.jit(strategy.propose), jax.jit(strategy.observe)
-  state = jax.jit(strategy.init)(jax.random.key(config.seed), baseline)
+  state = strategy.init(jax.random.key(config.seed), baseline)
   trace = []
-  while not strategy.finished(state):
+  while len(records) < len(space) and not strategy.finished(state):
     epsilon = strategy.epsilon and float(strategy.epsilon(state))
-    state, proposal = propose(state)
+    state, proposal = strategy.propose(state)
     asked = [int(s) for s in proposal.states]
     used = [s for s in asked if s != strategies.NO_STATE]
-    records |= _by_network(evaluate, [int(index[s]) for s in used], seeds)
+    networks = [int(index[s]) for s in used]
+    unknown = [network for network in networks if network not in records]
+    records |= _by_network(evaluate, unknown, seeds)
     worth = {s: _value(records[int(index[s])], criterion) for s in used}
     values = np.array([worth.get(s, 0.0) for s in asked], np.float32)
-    state = observe(state, proposal, values)
+    state = strategy.observe(state, proposal, values)
     trace += [outcome.Step(s, worth[s], epsilon) for s in used]
   counts = outcome.Counts(
     steps=int(state.counts.steps),
@@ -377,6 +380,17 @@ def explore(
   )
   opinions = _opinions(strategy, state, trace)
   return Exploration(records, counts, tuple(trace), opinions)
+
+
+def _compiled(strategy: strategies.Strategy) -> strategies.Strategy:
+  """Compiles what runs every round; states are handed on, not copied."""
+  return strategy._replace(
+    init=jax.jit(strategy.init),
+    propose=jax.jit(strategy.propose, donate_argnums=0),
+    observe=jax.jit(strategy.observe, donate_argnums=0),
+    finished=jax.jit(strategy.finished),
+    epsilon=strategy.epsilon and jax.jit(strategy.epsilon),
+  )
 
 
 def _per_round(space: spaces.Space, config: SearchConfig) -> dict[str, int]:
@@ -480,6 +494,7 @@ def _judge(
     model=space.model(chosen.network),
     variables=_variables(shown),
     scaling=scaling,
+    image_shape=test.images.shape[1:],
     accuracy=float(best.mean()),
     base_accuracy=float(base.mean()),
     gain=outcome.Gain.between(best, base),

@@ -25,9 +25,10 @@ from experiments import mlp_flags
 
 _STRATEGY = flags.DEFINE_enum(
   'strategy',
-  'exhaustive',
+  'dqn',
   list(strategies.STRATEGIES),
-  'Which networks to train: all of them, or as a strategy proposes.',
+  "Which networks to train: as the paper's agent or another strategy proposes,"
+  ' or all of them (exhaustive).',
 )
 _SEED = flags.DEFINE_integer('seed', 0, 'Of everything random.', lower_bound=0)
 _NUM_SEEDS = flags.DEFINE_integer(

@@ -1,7 +1,8 @@
 """Runs one small search again and again, killed each time, until it is done.
 
-A process of its own: `python crash_driver.py RUN_DIR`. Every attempt is a fork,
-made before JAX has started any thread; SIGKILL ends it at a chosen moment.
+A process of its own: `python -m tests.crash_driver DIRECTORY [STRATEGY]`. Every
+attempt is a fork, made before JAX has started any thread; SIGKILL ends it at a
+chosen moment.
 """
 
 import contextlib
@@ -18,6 +19,11 @@ import jax
 from aen import results
 from tests import search_test
 
+OPTIONS = {
+  'exhaustive': (),
+  'dqn': (('max_steps', 40), ('batch_size', 8), ('hidden_sizes', (16,))),
+}
+FILES = ('ranking.csv', 'trace.csv', 'result.json')
 STORED = results.Results.put
 TRANSACTION = results.Results._transaction
 
@@ -58,7 +64,7 @@ def kill_in_time(seconds):
   timer.start()
 
 
-def attempt(run_dir, sabotage):
+def attempt(run_dir, strategy, sabotage=None):
   """Runs the search in a fork; returns whether it got through."""
   child = os.fork()
   if not child:
@@ -66,7 +72,7 @@ def attempt(run_dir, sabotage):
     try:
       if sabotage:
         sabotage[0](*sabotage[1:])
-      search_and_check(run_dir)
+      search_and_check(run_dir, strategy)
       status = 0
     finally:
       os._exit(status)
@@ -77,7 +83,7 @@ def attempt(run_dir, sabotage):
   return False
 
 
-def search_and_check(run_dir):
+def search_and_check(run_dir, strategy):
   """Searches; trains nothing that the memo holds already."""
   path = run_dir / 'results.sqlite'
   known = set()
@@ -93,26 +99,25 @@ def search_and_check(run_dir):
     put(memo, records)
 
   results.Results.put = checking_put
-  search_test.start(run_dir)
+  search_test.start(run_dir, strategy=strategy, options=OPTIONS[strategy])
 
 
-def main(directory):
+def main(directory, strategy):
   """Kills at thirteen moments, then lets it finish."""
   jax.config.update('jax_compilation_cache_dir', str(directory / 'xla'))
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
   jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
   whole, parts = directory / 'whole', directory / 'parts'
-  assert attempt(whole, None)
+  assert attempt(whole, strategy)
   rng = random.Random(0)
   moments = [(kill_at_commit, 2, m) for m in ('before', 'inside', 'after')]
   moments += [(kill_in_time, rng.uniform(0.1, 3.0)) for _ in range(10)]
   rng.shuffle(moments)
-  killed = sum(not attempt(parts, sabotage) for sabotage in moments)
-  assert attempt(parts, None)
-  files = ('ranking.csv', 'result.json')
-  same = [(whole / n).read_bytes() == (parts / n).read_bytes() for n in files]
+  killed = sum(not attempt(parts, strategy, moment) for moment in moments)
+  assert attempt(parts, strategy)
+  same = [(whole / n).read_bytes() == (parts / n).read_bytes() for n in FILES]
   print(json.dumps({'killed': killed, 'same': same}))
 
 
 if __name__ == '__main__':
-  main(pathlib.Path(sys.argv[1]))
+  main(pathlib.Path(sys.argv[1]), *(sys.argv[2:] or ['exhaustive']))

@@ -73,6 +73,7 @@ def result_of(space, best=None, trace=None):
       model=model,
       variables=random_variables(model),
       scaling=evaluation.Scaling(0.0, 1.0),
+      image_shape=(16, 16),
       accuracy=0.875,
       base_accuracy=0.75,
       gain=outcome.Gain(0.125, 0.0312, 0.2188, 0.0478),
