@@ -1,8 +1,9 @@
 """Training child networks: one pure function, then many at once.
 
 What differs between children of one program is data: the random key, the index
-of shared weights (or whatever else `index` holds), the learning rate. So
-children of different symmetry train under one `vmap`, and nothing recompiles.
+of shared weights, which augmentations are on (or whatever else `index` holds),
+the learning rate. So children of different symmetry train under one `vmap`, and
+nothing recompiles.
 
 Legend: C children, E epochs, N images, B images a batch.
 """
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
+import inspect
 import types
 from typing import Any
 from typing import NamedTuple
@@ -25,6 +27,7 @@ from jax.sharding import PartitionSpec
 import numpy as np
 import optax
 
+from aen import augmentations
 from aen import layers
 
 # Part of every memo key: raise it when the same config trains differently.
@@ -62,6 +65,13 @@ CHILDREN_PER_BATCH: Mapping[str, int] = types.MappingProxyType(
 )
 
 
+# The entry of a child's `index` that is no collection of variables: the mask of
+# `aen.augment`, which acts on training images.
+AUGMENTATION = 'augmentation'
+
+# More images than this are measured part by part: a convolution's features are
+# many times as large as its images.
+_MEASURED_AT_ONCE = 1000
 _LARGEST = np.finfo(np.float32).max
 
 
@@ -81,6 +91,7 @@ class ChildData(NamedTuple):
   train: Examples
   validation: Examples
   test: Examples | None = None  # measured after every epoch, never chosen by
+  black: jax.Array | float = 0.0  # what augmentations put beyond the borders
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +146,8 @@ class ChildConfig:
   """The program that trains a child: what is compiled, not traced.
 
   Attributes:
-    model: Maps images [B, ...] to logits [B, num_classes].
+    model: Maps images [B, ...] to logits [B, num_classes]. If its call takes
+      `train`, it is told when it trains and given a key for dropout.
     recipe: How to train it.
     return_params: Whether to return the best epoch's parameters.
   """
@@ -183,9 +195,11 @@ def train_child(
   """Trains one network: a pure function of its arguments.
 
   Args:
-    key: Initialises the network and orders the images; consumed.
+    key: Initialises the network, orders the images, and drives augmentations
+      and dropout; consumed.
     index: Variable collections beside the parameters, such as the 'sharing' of
-      `aen.sharing_variables`; {} for none.
+      `aen.sharing_variables`; and, as 'augmentation', a mask of `aen.augment`.
+      {} for none.
     data: The images.
     config: The program; static.
     learning_rate: float32 [], instead of the recipe's.
@@ -194,25 +208,37 @@ def train_child(
     What was measured after every epoch.
   """
   recipe, model = config.recipe, config.model
-  init_key, order_key = jax.random.split(key)
+  init_key, order_key, noise_key = jax.random.split(key, 3)
+  mask = index.get(AUGMENTATION)
+  index = {name: v for name, v in index.items() if name != AUGMENTATION}
   rate = recipe.learning_rate if learning_rate is None else learning_rate
   optimizer = OPTIMIZERS[recipe.optimizer](recipe.momentum)
 
-  def loss_of(params: Any, batch: Examples) -> jax.Array:
-    logits = model.apply({'params': params, **index}, batch.images)
+  def loss_of(params: Any, batch: Examples, key: jax.Array) -> jax.Array:
+    noise = _noise(model, key)
+    logits = model.apply({'params': params, **index}, batch.images, **noise)
     return _losses(logits, batch.labels).mean()
 
-  def step(carry: tuple[Any, Any], rows: jax.Array) -> tuple[Any, jax.Array]:
-    params, slots = carry
-    batch = Examples(data.train.images[rows], data.train.labels[rows])
-    loss, gradients = jax.value_and_grad(loss_of)(params, batch)
+  def step(
+    carry: tuple[Any, Any], inputs: tuple[jax.Array, jax.Array]
+  ) -> tuple[Any, jax.Array]:
+    (params, slots), (rows, key) = carry, inputs
+    augment_key, dropout_key = jax.random.split(key)
+    images = data.train.images[rows]
+    if mask is not None:
+      images = augmentations.augment(augment_key, images, mask, data.black)
+    batch = Examples(images, data.train.labels[rows])
+    loss, gradients = jax.value_and_grad(loss_of)(params, batch, dropout_key)
     updates, slots = optimizer.update(gradients, slots, params)
     params = jax.tree.map(lambda p, u: p - rate * u, params, updates)
     return (params, slots), loss
 
   def epoch(child: _Child, number: jax.Array) -> tuple[_Child, ChildResult]:
     order = _order(order_key, number, len(data.train.labels), recipe)
-    (params, slots), losses = lax.scan(step, (child.params, child.slots), order)
+    keys = jax.random.split(jax.random.fold_in(noise_key, number), len(order))
+    (params, slots), losses = lax.scan(
+      step, (child.params, child.slots), (order, keys)
+    )
     child = _keep_if_finite(child, params, slots)
     measured = _measure(child, index, data, model, losses.mean())
     score = scores(measured, recipe.criterion)
@@ -273,6 +299,13 @@ def _order(
   return order[: steps * recipe.batch_size].reshape(steps, -1)
 
 
+def _noise(model: nn.Module, key: jax.Array) -> dict[str, Any]:
+  """Returns what a model's call is told in training, if it wants to know."""
+  if 'train' not in inspect.signature(model.__call__).parameters:
+    return {}
+  return {'train': True, 'rngs': {'dropout': key}}
+
+
 def _keep_if_finite(child: _Child, params: Any, slots: Any) -> _Child:
   finite = jnp.array(True)
   for leaf in jax.tree.leaves(params):
@@ -296,7 +329,9 @@ def _measure(
   variables = {'params': child.params, **index}
 
   def accuracy_and_loss(examples: Examples) -> tuple[jax.Array, jax.Array]:
-    logits = model.apply(variables, examples.images)
+    logits = _in_parts(
+      functools.partial(model.apply, variables), examples.images
+    )
     right = jnp.argmax(logits, axis=-1) == examples.labels
     accuracy = right.mean(dtype=jnp.float32)
     loss = _finite(_losses(logits, examples.labels).mean())
@@ -313,6 +348,20 @@ def _measure(
     test_accuracy=accuracy_and_loss(data.test)[0] if data.test else None,
     diverged=child.diverged,
   )
+
+
+def _in_parts(
+  apply: Callable[[jax.Array], jax.Array], images: jax.Array
+) -> jax.Array:
+  """Applies a network to all images, not to too many at once."""
+  num_parts = -(-len(images) // _MEASURED_AT_ONCE)
+  if num_parts == 1:
+    return apply(images)
+  size = -(-len(images) // num_parts)
+  missing = num_parts * size - len(images)
+  padded = jnp.pad(images, ((0, missing), *((0, 0),) * (images.ndim - 1)))
+  logits = lax.map(apply, padded.reshape(num_parts, size, *images.shape[1:]))
+  return logits.reshape(num_parts * size, -1)[: len(images)]
 
 
 def _losses(logits: jax.Array, labels: jax.Array) -> jax.Array:

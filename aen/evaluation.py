@@ -212,8 +212,9 @@ def make_evaluator(
     )
     for split in splits
   )
+  black = min(0, data.train.images.min())  # unless the scale begins lower
   return Evaluator(
-    data=children.ChildData(*examples),
+    data=children.ChildData(*examples, black=float(scaling(black))),
     fingerprint=datasets.fingerprint(*splits),
     **options,
   )

@@ -246,8 +246,9 @@ def _check_sizes(
   if min(last) < 1:
     raise ValueError(
       f'images of {height}×{width} are too small for GroupCNN with padding'
-      f' {padding!r}, which needs 16×16; enlarge them'
-      + (", or use padding='SAME'" if padding == 'VALID' else '')
+      f' {padding!r}, which needs '
+      + ('4×4' if padding == 'SAME' else "16×16; use padding='SAME'")
+      + ', or enlarge them'
     )
   turns = (group.elements[:, 0, 1] != 0).any()
   if turns and height != width:

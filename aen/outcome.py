@@ -146,7 +146,7 @@ class Ranked:
     network: Its number in the space.
     symmetries: Its shortest names.
     implied: What comes with those.
-    num_weights: Its free kernel weights.
+    num_weights: Its free weights.
     search: What it reached in the search.
     retrained: What it reached when trained longer, if it was among the best.
   """
@@ -174,14 +174,16 @@ class Best:
   """The network that the search chose, trained.
 
   Attributes:
-    symmetries: Its shortest names; empty if no symmetry was chosen.
+    symmetries: Its shortest names: of symmetries, and of whatever else there
+      was to choose; empty if no symmetry was chosen.
     implied: The symmetries that come with them.
     model: The Flax module.
     variables: Its parameters, {'params': …}.
     scaling: What `predict` does to images first.
     image_shape: Of those it was trained on, (H, W) or (H, W, C).
     accuracy: On the test images, the mean over seeds.
-    base_accuracy: The same for the network without symmetries.
+    base_accuracy: The same for the network it is compared with, which has
+      nothing to help it.
     gain: The difference.
   """
 
@@ -277,21 +279,31 @@ class SearchResult:
   ranking: tuple[Ranked, ...]
   counts: Counts
   trace: tuple[Step, ...]
-  space: spaces.MLPSpace
+  space: spaces.Space
   q_values: tuple[tuple[int, tuple[float, ...]], ...] = ()
+
+  @property
+  def base(self) -> int:
+    """The network that the chosen one is compared with; maybe itself."""
+    return self.space.base(self.ranking[0].network)
+
+  @property
+  def is_plain(self) -> bool:
+    """Whether the chosen network has nothing to help it."""
+    return self.base == self.ranking[0].network
 
   @property
   def verdict(self) -> str:
     """The answer in words."""
-    best, num_test = self.best, self.num_images[2]
+    best, num_test, helper = self.best, self.num_images[2], self.space.helper
     accuracies = (
       f'{100 * best.accuracy:.1f} % of {num_test} test images right, against'
-      f' {100 * best.base_accuracy:.1f} % without symmetry'
+      f' {100 * best.base_accuracy:.1f} % without {helper}'
     )
-    if not best.symmetries:
+    if self.is_plain:
       return (
-        'No symmetry helps: none did better on the validation images than the'
-        f' network without symmetry, which gets {100 * best.accuracy:.1f} % of'
+        f'No {helper} helps: none did better on the validation images than the'
+        f' network without {helper}, which gets {100 * best.accuracy:.1f} % of'
         f' {num_test} test images right.'
       )
     also = f', which also implies {", ".join(best.implied)}' * bool(
@@ -300,7 +312,7 @@ class SearchResult:
     if best.gain.is_clear:
       return f'{best.name}{also}: {accuracies}: {best.gain}.'
     return (
-      f'No symmetry clearly helps. The best was {best.name}{also}:'
+      f'No {helper} clearly helps. The best was {best.name}{also}:'
       f' {accuracies}: {best.gain}, which may be chance.'
     )
 

@@ -164,7 +164,7 @@ def default_recipe(num_images: int, **changes: Any) -> children.Recipe:
 
 def search(
   data: datasets.Dataset,
-  space: spaces.MLPSpace,
+  space: spaces.Space,
   config: SearchConfig,
   run_dir: files.PathLike | None = None,
   search_images: int | None = SEARCH_IMAGES,
@@ -193,7 +193,7 @@ def search(
     )
     memo = run_dir / 'results.sqlite'
     if (run_dir / 'result.json').exists():
-      return outcome.SearchResult.load(run_dir, space.lattice.symmetries)
+      return outcome.SearchResult.load(run_dir, space.symmetries)
   with results.Results(memo) as memo:
     result = _search(data, space, config, memo, search_images, on_trained)
     if run_dir is not None:
@@ -204,7 +204,7 @@ def search(
 
 def describe(
   data: datasets.Dataset,
-  space: spaces.MLPSpace,
+  space: spaces.Space,
   config: SearchConfig,
   search_images: int | None,
 ) -> dict[str, Any]:
@@ -243,7 +243,7 @@ def _check(data: datasets.Dataset, config: SearchConfig) -> None:
 
 def _search(
   data: datasets.Dataset,
-  space: spaces.MLPSpace,
+  space: spaces.Space,
   config: SearchConfig,
   memo: results.Results,
   search_images: int | None,
@@ -264,7 +264,7 @@ def _search(
     network: outcome.Score.of(records, criterion, len(few.validation))
     for network, records in found.records.items()
   }
-  finalists = _finalists(scores, config.top)
+  finalists = _finalists(space, scores, config.top)
   seeds = config.final_seeds()
   again = {network: [] for network in finalists}
   with evaluation.Watch(
@@ -319,7 +319,7 @@ def _at_most(data: datasets.Dataset, count: int | None) -> datasets.Dataset:
   )
 
 
-def _total(space: spaces.MLPSpace, config: SearchConfig) -> int | None:
+def _total(space: spaces.Space, config: SearchConfig) -> int | None:
   """The number of children, where it is known beforehand."""
   exhaustive = config.strategy == 'exhaustive'
   return len(space) * config.num_seeds if exhaustive else None
@@ -357,7 +357,7 @@ def explore(
       **{**_per_round(space, config), **dict(config.options)},
     )
   )
-  records = _by_network(evaluate, [int(index[0])], seeds)
+  records = _by_network(evaluate, _bases(space), seeds)
   baseline = _value(records[int(index[0])], criterion)
   state = strategy.init(jax.random.key(config.seed), baseline)
   trace = []
@@ -437,10 +437,17 @@ def _value(records: Sequence[results.Record], criterion: str) -> float:
   return outcome.Score.of(records, criterion, num_images=1).value
 
 
-def _finalists(scores: Mapping[int, outcome.Score], top: int) -> list[int]:
-  """Returns the best networks, and the one without symmetries."""
+def _bases(space: spaces.Space) -> list[int]:
+  """Returns the networks that others are compared with, 0 first."""
+  return sorted({space.base(network) for network in range(len(space))})
+
+
+def _finalists(
+  space: spaces.Space, scores: Mapping[int, outcome.Score], top: int
+) -> list[int]:
+  """Returns the best networks, and those they are compared with."""
   best = sorted(scores, key=lambda n: (-scores[n].value, n))[:top]
-  return list(dict.fromkeys([0, *best]))
+  return list(dict.fromkeys([*_bases(space), *best]))
 
 
 def _ranking(
@@ -473,7 +480,7 @@ def _judge(
   scaling: evaluation.Scaling,
   criterion: str,
 ) -> outcome.Best:
-  """Compares the chosen network with the one without symmetries."""
+  """Compares the chosen network with the one that has nothing to help it."""
   images = scaling(test.images)
 
   def right(network: int) -> np.ndarray:
@@ -484,8 +491,8 @@ def _judge(
     ]
     return np.array(answers) == test.labels
 
-  best = right(chosen.network)
-  base = right(0) if chosen.network else best
+  best, plain = right(chosen.network), space.base(chosen.network)
+  base = best if plain == chosen.network else right(plain)
   children_of_best = retrained[chosen.network]
   shown = max(children_of_best, key=lambda record: _value([record], criterion))
   return outcome.Best(

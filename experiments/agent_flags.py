@@ -19,7 +19,7 @@ _EPSILONS = flags.DEFINE_list(
 _MODELS = flags.DEFINE_list(
   'models_per_epsilon',
   [str(count) for count in _DEFAULT.models],
-  'States not seen before that are found at each of them.',
+  'States not seen before that are found at each of them; one number for all.',
 )
 _MIN_REPLAY = flags.DEFINE_integer(
   'min_replay',
@@ -91,10 +91,13 @@ def options(strategy: str) -> tuple[tuple[str, object], ...]:
   """Returns the options of a strategy, for `SearchConfig`."""
   if strategy != 'dqn':
     return ()
+  models = [int(count) for count in _MODELS.value]
+  if len(models) == 1:
+    models *= len(_EPSILONS.value)
   return (
     ('hidden_sizes', tuple(int(size) for size in _HIDDEN_SIZES.value)),
     ('epsilons', tuple(float(value) for value in _EPSILONS.value)),
-    ('models', tuple(int(count) for count in _MODELS.value)),
+    ('models', tuple(models)),
     ('min_replay', _MIN_REPLAY.value),
     *((name, holder.value) for name, holder in _NUMBERS.items()),
   )

@@ -17,8 +17,10 @@ from absl import flags
 
 from aen import results
 from aen import survey
+from experiments import data_flags
 from experiments import launch
 from experiments import mlp_flags
+from experiments import training_flags
 
 _SEEDS = flags.DEFINE_integer(
   'num_seeds', 3, 'Children per network.', lower_bound=1
@@ -27,16 +29,16 @@ _SEEDS = flags.DEFINE_integer(
 
 def main(_: Sequence[str]) -> None:
   """Trains the landscape that the flags describe, and writes it."""
-  run_dir = pathlib.Path(mlp_flags.run_dir('landscape'))
-  data = mlp_flags.load_data()
+  run_dir = pathlib.Path(data_flags.run_dir('landscape'))
+  data = data_flags.load_data()
   with launch.resumable():
     landscape = survey.survey(
       data,
       mlp_flags.make_space(data),
-      mlp_flags.make_recipe(len(data.train)),
+      training_flags.make_recipe(len(data.train)),
       seeds=range(_SEEDS.value),
       run_dir=run_dir,
-      children_per_batch=mlp_flags.children_per_batch(),
+      children_per_batch=training_flags.children_per_batch(),
     )
   landscape.save(run_dir / 'landscape.npz')
   with results.Results(run_dir / 'results.sqlite') as memo:

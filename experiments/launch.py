@@ -8,6 +8,7 @@ import shlex
 import sys
 
 from absl import app
+from absl import flags
 from absl import logging as absl_logging
 import jax
 
@@ -30,6 +31,12 @@ def run(main: Callable[[list[str]], None]) -> None:
       sys.exit(2)
 
   app.run(guarded)
+
+
+def set_defaults(**values: object) -> None:
+  """Gives flags that several launchers share other defaults in this one."""
+  for name, value in values.items():
+    flags.FLAGS.set_default(name, value)
 
 
 def _be_quiet() -> None:

@@ -31,8 +31,10 @@ from aen import report
 from aen import results
 from aen import search
 from aen import spaces
+from experiments import data_flags
 from experiments import launch
 from experiments import mlp_flags
+from experiments import training_flags
 
 _BATCHES = flags.DEFINE_multi_integer(
   'batches', [1, 2, 4, 8], 'Children per batch to compare.', lower_bound=1
@@ -87,10 +89,10 @@ def make_rival(
 
 def main(_: Sequence[str]) -> None:
   """Runs both comparisons and prints the ratios."""
-  run_dir = pathlib.Path(mlp_flags.run_dir('search_benchmark'))
+  run_dir = pathlib.Path(data_flags.run_dir('search_benchmark'))
   shutil.rmtree(run_dir, ignore_errors=True)
-  data = mlp_flags.load_data()
-  recipe = mlp_flags.make_recipe(len(data.train))
+  data = data_flags.load_data()
+  recipe = training_flags.make_recipe(len(data.train))
   scaling = evaluation.scaling_of(data.train.images)
   examples = evaluation.make_evaluator(
     data, scaling, space=None, recipe=recipe, memo=None

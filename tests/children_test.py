@@ -314,6 +314,93 @@ def test_wrong_recipes_are_refused(wrong, message):
     children.Recipe(**wrong)
 
 
+GCNN = spaces.gcnn_space((16, 16), CLASSES)
+MASKS = [(), *((name,) for name in aen.AUGMENTATIONS), tuple(aen.AUGMENTATIONS)]
+GROUPS = [
+  (),
+  ('horizontal_flip',),
+  ('vertical_flip',),
+  ('horizontal_flip', 'vertical_flip'),
+  ('rotation',),
+  ('rotation', 'horizontal_flip'),
+]
+
+
+@functools.cache
+def pictures():
+  rng = np.random.default_rng(0)
+  images = jnp.asarray(rng.normal(size=(4, 16, 16)), jnp.float32)
+  examples = children.Examples(images, jnp.array([0, 1, 2, 0], jnp.int32))
+  return children.ChildData(examples, examples, black=-1.0)
+
+
+def train_cnns(networks, *, rate=1e-3, inputs=None, **changes):
+  """Trains two steps; `changes` are of the model."""
+  parts = inputs or [GCNN.inputs(network) for network in networks]
+  recipe = children.Recipe(epochs=1, batch_size=2, optimizer='sgd')
+  return children.train_children(
+    keys(*[0] * len(networks)),
+    jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts),
+    pictures(),
+    children.ChildConfig(GCNN.program(networks[0]).clone(**changes), recipe),
+    np.full(len(networks), rate, np.float32),
+    children_per_batch=len(networks),
+  )
+
+
+@pytest.mark.parametrize('size', [(), ('large',)], ids=['small', 'large'])
+@pytest.mark.parametrize('group', GROUPS, ids='+'.join)
+def test_every_group_and_size_trains_with_any_augmentations(group, size):
+  networks = [GCNN.network((*group, *mask, *size)) for mask in MASKS]
+  before = children._train._cache_size()
+  result = train_cnns(networks)
+  assert children._train._cache_size() - before <= 1
+  assert result.train_loss.shape == (len(MASKS), 1)
+  assert np.isfinite(result.train_loss).all()
+  assert not result.diverged.any()
+  assert len(np.unique(result.train_loss)) > 1  # augmentations act
+
+
+def test_no_augmentation_is_as_without_a_mask():
+  networks = [GCNN.network(mask) for mask in MASKS]
+  inputs = [
+    {k: v for k, v in GCNN.inputs(n).items() if k != children.AUGMENTATION}
+    for n in networks
+  ]
+  with_mask, without = train_cnns(networks), train_cnns(networks, inputs=inputs)
+  np.testing.assert_allclose(
+    with_mask.train_loss[0], without.train_loss[0], rtol=1e-6
+  )
+  np.testing.assert_allclose(
+    with_mask.validation_loss[0], without.validation_loss[0], rtol=1e-6
+  )
+
+
+def test_dropout_acts_in_training_only():
+  networks = [GCNN.network(mask) for mask in MASKS]
+  still = {'rate': 1e-30}  # the parameters stay as they began
+  with_dropout = train_cnns(networks, **still)
+  without = train_cnns(networks, **still, dropout_rate=0.0)
+  assert (with_dropout.train_loss != without.train_loss).all()
+  np.testing.assert_allclose(
+    with_dropout.validation_loss, without.validation_loss, rtol=1e-6
+  )
+
+
+@pytest.mark.parametrize('count', [999, 1000, 1001, 2500])
+def test_many_images_are_measured_in_parts(count):
+  images = np.arange(count * 4.0).reshape(count, 2, 2)
+  seen = []
+
+  def apply(part):
+    seen.append(len(part))
+    return part.reshape(len(part), 4)[:, :3]
+
+  logits = children._in_parts(apply, jnp.asarray(images, jnp.float32))
+  np.testing.assert_array_equal(logits, images.reshape(count, 4)[:, :3])
+  assert max(seen) <= 1000
+
+
 _MANY_DEVICES = """
 import json, sys
 import jax

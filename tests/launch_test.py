@@ -10,7 +10,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 LAUNCHERS = sorted(
   path.stem
   for path in (ROOT / 'experiments').glob('*.py')
-  if path.stem not in ('__init__', 'launch', 'mlp_flags', 'agent_flags')
+  if path.stem not in ('__init__', 'launch')
+  and not path.stem.endswith('_flags')
 )
 
 

@@ -168,6 +168,7 @@ def test_every_image_is_in_the_page_and_beside_it(run_dir, parsed):
   files = {path.stem: path.read_bytes() for path in run_dir.glob('*.png')}
   assert set(files) == {
     'top_networks',
+    'frequencies',
     'weights',
     'lattice',
     'orbits',
@@ -230,6 +231,7 @@ def test_a_walk_has_a_curve_and_no_symmetry_has_no_orbits(
   names = {path.stem for path in tmp_path.glob('*.png')}
   assert names == {
     'top_networks',
+    'frequencies',
     'weights',
     'lattice',
     'search_curve',
@@ -252,6 +254,7 @@ def test_a_report_that_fails_leaves_the_old_one(result, data, tmp_path):
 SHARING = aen.dense_sharing(('rotation',), (4, 4), (4, 4))
 FIGURES = {
   'top_networks': lambda r: report.top_networks(r.ranking, count=2),
+  'frequencies': lambda r: report.frequencies(r.ranking, r.space.bits, 2),
   'weights': lambda r: report.weights_against_accuracy(r.ranking),
   'lattice': lambda r: report.lattice_diagram(r.space.lattice, {0: 0.5}, 2),
   'curve': lambda _: report.search_curve([0.1, 0.3, 0.2], [1, 0.5, 0.5]),
@@ -289,6 +292,17 @@ def test_top_networks_end_with_the_one_without_symmetries(result):
   low, high = ax.get_xlim()
   assert high > 100 * result.ranking[0].retrained.accuracy
   assert low < 100 * ACCURACY
+
+
+def test_frequencies_count_what_is_implied_too(result):
+  bits = result.space.bits
+  ax = report.frequencies(result.ranking, bits, count=1).axes[0]
+  best = result.ranking[0]
+  owned = [100 * (name in best.symmetries + best.implied) for name in bits]
+  assert [bar.get_width() for bar in ax.patches] == owned
+  closures = result.space.lattice.closures
+  among_all = [100 * np.mean(closures >> k & 1) for k in range(len(bits))]
+  np.testing.assert_allclose(ax.lines[0].get_xdata(), among_all)
 
 
 def test_intervals_end_at_0_and_100_percent(space):

@@ -57,7 +57,7 @@ def test_search_mlp_with_the_agent(tmp_path, capsys):
   assert len(trace) == 13
   assert trace[1].endswith(',1.0')  # ε
   page = (tmp_path / 'report.html').read_text()
-  assert 'toggling each symmetry' in page
+  assert 'toggling each choice' in page
 
 
 def test_ctrl_c_prints_the_command_that_goes_on(tmp_path, monkeypatch, capsys):

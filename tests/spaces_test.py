@@ -1,5 +1,9 @@
 """Search spaces: what states mean, and programs that many networks share."""
 
+import functools
+import itertools
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -106,15 +110,121 @@ def test_small_grids_get_channels_and_colour_gets_one():
   assert spaces.mlp_space((16, 16), 2, ()).template.features is None
 
 
-def test_a_space_is_made_again_from_its_description():
-  def shift(array):
-    return np.roll(array, 1, axis=0)
+def transpose(array):
+  return np.swapaxes(array, 0, 1)
 
-  own = aen.Symmetry('shift', shift)
-  space = spaces.mlp_space((6, 6), 3, ('rotation', own), head='invariant')
-  again = spaces.from_spec(space.spec(), (own,))
+
+DIAGONAL = aen.Symmetry('diagonal', transpose)
+
+
+@functools.cache
+def gcnn_space(*symmetries, **options):
+  return spaces.gcnn_space((16, 16), 3, symmetries or None, **options)
+
+
+def test_the_papers_space_of_group_cnns():
+  space = spaces.gcnn_space((28, 28), 10)
+  assert len(space.bits) == 10
+  assert len(space) == 6 * 2**6 * 2
+  assert space.template.padding == 'VALID'
+  assert space.names(0) == ('small',)
+  assert space.num_weights(0) == 48720
+  both = ('rotation', 'horizontal_flip')
+  network = space.network((*both, 'random_shear', 'large'))
+  assert space.names(network) == (*both, 'random_shear', 'large')
+  assert space.implied(network) == ('vertical_flip',)
+  assert space.names(space.base(network)) == ('large',)
+  assert space.base(space.network(both)) == 0
+  _, first_states = np.unique(space.index, return_index=True)
+  assert (np.diff(first_states) > 0).all()  # numbered as they first occur
+  np.testing.assert_array_equal(
+    space.index[space.representatives], np.arange(len(space))
+  )
+
+
+def test_choices_that_generate_the_same_group_are_the_same_network():
+  space = gcnn_space()
+  turn, flips = 'rotation', ('horizontal_flip', 'vertical_flip')
+  extra = ('random_scaling', 'large')
+  square = {space.network((turn, *some, *extra)) for some in subsets(flips)}
+  assert len(square) == 2  # the turns alone, or with either flip or both
+  keys = {space.key(network) for network in range(len(space))}
+  assert len(keys) == len(space)
+  other = gcnn_space('vertical_flip', DIAGONAL)  # they generate the turns
+  network = other.network(('vertical_flip', 'diagonal', *extra))
+  assert other.key(network) == space.key(space.network((turn, *flips, *extra)))
+  assert gcnn_space(head='invariant').key(0) != space.key(0)
+
+
+def subsets(names):
+  return itertools.chain.from_iterable(
+    itertools.combinations(names, count) for count in range(len(names) + 1)
+  )
+
+
+def test_groups_of_one_order_share_a_program():
+  space = gcnn_space()
+  small, large = range(6), range(len(space) - 6, len(space))
+  programs = {space.program(network) for network in (*small, *large)}
+  assert len(programs) == 4 * 2
+  masks = [
+    space.inputs(network)['augmentation'] for network in (*small, *large)
+  ]
+  assert [int(mask.sum()) for mask in masks] == [0] * 6 + [6] * 6
+  x = jax.random.normal(jax.random.key(0), (2, 16, 16))
+  network = space.network(('horizontal_flip', 'vertical_flip', 'random_shear'))
+  program, model = space.program(network), space.model(network)
+  inputs = {'sharing': space.inputs(network)['sharing']}
+  shapes = jax.eval_shape(model.init, jax.random.key(1), x)['params']
+  rng = np.random.default_rng(0)
+  params = jax.tree.map(lambda leaf: 0.1 * rng.normal(size=leaf.shape), shapes)
+  assert program.symmetries != model.symmetries
+  np.testing.assert_allclose(
+    jax.jit(program.apply)({'params': params, **inputs}, x),
+    jax.jit(model.apply)({'params': space.unpad(network, params)}, x),
+    rtol=2e-5,
+    atol=2e-5,
+  )
+
+
+@pytest.mark.parametrize(
+  ('shape', 'options', 'message'),
+  [
+    ((28, 20), {'symmetries': ('rotation',)}, 'turns need square images'),
+    ((30, 30), {}, 'pad them to 32×32'),
+    ((3, 3), {}, 'which needs 4×4'),
+    ((16, 16), {'symmetries': ('vertical_scramble',)}, 'no turn or reflection'),
+    ((16, 16), {'initializer': 'published'}, 'choose fan_in, lecun, he'),
+  ],
+)
+def test_group_cnns_that_cannot_be_are_refused(shape, options, message):
+  with pytest.raises(ValueError, match=message):
+    spaces.gcnn_space(shape, 3, **options)
+
+
+def test_wide_images_are_not_turned():
+  with pytest.warns(UserWarning, match='cannot act on 28×20 images: rotation'):
+    space = spaces.gcnn_space((28, 20), 3)
+  assert [s.name for s in space.symmetries] == [
+    'horizontal_flip',
+    'vertical_flip',
+  ]
+
+
+@pytest.mark.parametrize(
+  'space',
+  [
+    spaces.mlp_space((6, 6), 3, ('rotation', DIAGONAL), head='invariant'),
+    gcnn_space('rotation', DIAGONAL, head='invariant'),
+  ],
+  ids=lambda space: type(space).__name__,
+)
+def test_a_space_is_made_again_from_its_description(space):
+  spec = json.loads(json.dumps(space.spec()))
+  again = spaces.from_spec(spec, (DIAGONAL,))
+  assert type(again) is type(space)
   assert [again.key(n) for n in range(len(again))] == [
     space.key(n) for n in range(len(space))
   ]
-  with pytest.raises(ValueError, match='shift are not built in'):
-    spaces.from_spec(space.spec())
+  with pytest.raises(ValueError, match='diagonal are not built in'):
+    spaces.from_spec(spec)

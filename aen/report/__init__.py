@@ -4,6 +4,7 @@ Every picture is a `matplotlib.figure.Figure` of its own, without global state,
 so that it can be drawn in threads and shown in notebooks.
 """
 
+from aen.report.charts import frequencies
 from aen.report.charts import search_curve
 from aen.report.charts import top_networks
 from aen.report.charts import weights_against_accuracy
@@ -16,6 +17,7 @@ from aen.report.samples import sample_images
 from aen.report.writing import write
 
 __all__ = (
+  'frequencies',
   'kernel_images',
   'lattice_diagram',
   'orbit_grid',

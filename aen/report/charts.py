@@ -16,17 +16,18 @@ _MIN_WINDOW = 5
 
 
 def top_networks(
-  ranking: Sequence[outcome.Ranked], count: int = 12
+  ranking: Sequence[outcome.Ranked], count: int = 12, base: int = 0
 ) -> figure.Figure:
   """Draws the accuracies of the best networks, with 95 % intervals.
 
   Args:
-    ranking: Best first. The network without symmetries is drawn last if it is
-      not among the first.
+    ranking: Best first.
     count: How many to draw.
+    base: The network that the first is compared with; it is drawn last if it is
+      not among the first.
   """
   shown = list(ranking[:count])
-  base = _base(ranking)
+  base = _find(ranking, base)
   if base is not None and base not in shown:
     shown.append(base)
   names = [_wrapped(entry.name) for entry in shown]
@@ -67,8 +68,10 @@ def top_networks(
   return drawn
 
 
-def _base(ranking: Sequence[outcome.Ranked]) -> outcome.Ranked | None:
-  return next((entry for entry in ranking if not entry.symmetries), None)
+def _find(
+  ranking: Sequence[outcome.Ranked], network: int
+) -> outcome.Ranked | None:
+  return next((entry for entry in ranking if entry.network == network), None)
 
 
 def _wrapped(name: str) -> str:
@@ -120,13 +123,52 @@ def _legend(drawn: figure.Figure, ax: axes.Axes) -> None:
   )
 
 
+def frequencies(
+  ranking: Sequence[outcome.Ranked], bits: Sequence[str], count: int = 10
+) -> figure.Figure:
+  """Draws how many of the best networks have each choice.
+
+  Args:
+    ranking: Best first.
+    bits: The names of the choices; what a network's names imply counts too.
+    count: How many of the best.
+  """
+  drawn = style.sheet(7.5, 1.4 + 0.3 * len(bits))
+  ax = drawn.subplots()
+  rows = np.arange(len(bits))
+  count = min(count, len(ranking))
+  top = _shares(ranking[:count], bits)
+  ax.barh(rows, top, 0.6, color=style.SKY, label=f'the best {count}')
+  label = f'all {len(ranking)} that were trained'
+  every = _shares(ranking, bits)
+  ax.plot(every, rows, 'D', color=style.VERMILION, markersize=5, label=label)
+  ax.set_yticks(rows, [style.plain(name) for name in bits])
+  ax.set_ylim(len(bits) - 0.4, -0.6)
+  ax.set_xlim(0, 103)
+  style.tidy(
+    ax, 'What the best networks have', 'networks with it (%)', 'choice'
+  )
+  ax.grid(axis='x', color=style.PALE, linewidth=0.5)
+  ax.set_axisbelow(True)
+  _legend(drawn, ax)
+  return drawn
+
+
+def _shares(
+  ranking: Sequence[outcome.Ranked], bits: Sequence[str]
+) -> list[float]:
+  """Returns which part of the networks has each choice, in percent."""
+  owned = [entry.symmetries + entry.implied for entry in ranking]
+  return [100 * np.mean([name in names for names in owned]) for name in bits]
+
+
 def weights_against_accuracy(
   ranking: Sequence[outcome.Ranked],
 ) -> figure.Figure:
   """Draws every network's accuracy in the search over its free weights."""
   drawn = style.sheet(7.5, 4.6)
   ax = drawn.subplots()
-  best, base = ranking[0], _base(ranking)
+  best, base = ranking[0], _find(ranking, 0)
   ax.errorbar(
     [entry.num_weights for entry in ranking],
     [100 * entry.search.accuracy for entry in ranking],
@@ -278,10 +320,10 @@ def opinions(
       places + (i - (len(q_values) - 1) / 2) * height,
       values,
       height,
-      label=textwrap.shorten(outcome.in_words(on), 60),
+      label=textwrap.shorten(' + '.join(on) or 'nothing chosen', 60),
     )
   ax.set_yticks(places, bits)
   ax.invert_yaxis()
-  style.tidy(ax, "The agent's opinions", 'Q-value of toggling it', 'symmetry')
+  style.tidy(ax, "The agent's opinions", 'Q-value of toggling it', 'choice')
   ax.legend(title='in the state', loc='best', fontsize='small')
   return fig

@@ -8,7 +8,7 @@ from aen.report import style
 
 _COLUMNS = (
   page.Column('Rank', numeric=True),
-  page.Column('Symmetries'),
+  page.Column('Network'),
   page.Column('Also implied'),
   page.Column('Weights', numeric=True),
   page.Column('Score in search', numeric=True, ascending=False),
@@ -18,14 +18,21 @@ _COLUMNS = (
 )
 
 
-def table(ranking: Sequence[outcome.Ranked]) -> str:
-  """Returns the whole ranking as HTML, best first, one row per network."""
-  rows = [_row(rank, entry) for rank, entry in enumerate(ranking, start=1)]
+def table(ranking: Sequence[outcome.Ranked], base: int = 0) -> str:
+  """Returns the whole ranking as HTML, best first, one row per network.
+
+  Args:
+    ranking: Best first.
+    base: The network that the first is compared with.
+  """
+  rows = [
+    _row(rank, entry, 'best' if rank == 1 else 'base' * (entry.network == base))
+    for rank, entry in enumerate(ranking, start=1)
+  ]
   return page.table(_COLUMNS, rows, 'Ranking of networks', sortable=True)
 
 
-def _row(rank: int, entry: outcome.Ranked) -> page.Row:
-  best, base = rank == 1, not entry.symmetries
+def _row(rank: int, entry: outcome.Ranked, kind: str) -> page.Row:
   search, again = entry.search, entry.retrained
   return page.Row(
     [
@@ -36,7 +43,7 @@ def _row(rank: int, entry: outcome.Ranked) -> page.Row:
       *_score(search),
       *_score(again),
     ],
-    'best' if best else 'base' if base else '',
+    kind,
   )
 
 

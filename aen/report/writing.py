@@ -69,7 +69,8 @@ def write(
     ('The course of the search', _course(result)),
     ('The data', _data(data)),
   ):
-    sections += [page.heading(heading), *_section(content, run_dir)]
+    if shown := list(_section(content, run_dir)):
+      sections += [page.heading(heading), *shown]
   sections += _loading(result, run_dir)
   sections += _configuration(run_dir)
   path = run_dir / 'report.html'
@@ -104,7 +105,8 @@ def _verdict(
   result: outcome.SearchResult, data: datasets.Dataset
 ) -> Iterator[str]:
   best, num_images = result.best, result.num_images
-  yield page.heading(f'Which symmetries help on {result.dataset}?', level=1)
+  helper = result.space.helper
+  yield page.heading(f'Which {helper} helps on {result.dataset}?', level=1)
   yield page.paragraph(
     f'{num_images[0]} training, {num_images[1]} validation and'
     f' {num_images[2]} test images of {_sides(data.image_shape)} pixels,'
@@ -112,8 +114,11 @@ def _verdict(
     'quiet',
   )
   yield page.paragraph(result.verdict, 'verdict')
-  base = (_percent(best.base_accuracy), 'of test images right, no symmetry')
-  if not best.symmetries:
+  base = (
+    _percent(best.base_accuracy),
+    f'of test images right, without {helper}',
+  )
+  if result.is_plain:
     yield page.tiles([base])
     return
   gain = best.gain
@@ -143,18 +148,28 @@ def _ranking(result: outcome.SearchResult) -> Iterator[str | Picture]:
     ' told to raise, accuracy or likelihood. All in percent, on validation'
     ' images, accuracies with 95 % intervals. A click on a heading sorts.'
   )
-  yield ranking_lib.table(ranking)
+  yield ranking_lib.table(ranking, result.base)
   yield Picture(
     'top_networks',
-    charts.top_networks(ranking),
+    charts.top_networks(ranking, base=result.base),
     'Validation accuracies of the best networks with 95 % intervals',
     'The first of the ranking. Retrained networks have seen more epochs and'
     ' several seeds, so compare green with green, grey with grey.',
+  )
+  yield Picture(
+    'frequencies',
+    charts.frequencies(ranking, result.space.bits),
+    'How many of the best networks have each choice, and of all that were'
+    ' trained',
+    'What the best networks of the ranking have in common. Where a bar reaches'
+    ' beyond its diamond, the best have a choice more often than all do.',
   )
 
 
 def _structure(result: outcome.SearchResult) -> Iterator[str | Picture]:
   ranking, lattice = result.ranking, result.space.lattice
+  if lattice is None:
+    return
   yield Picture(
     'weights',
     charts.weights_against_accuracy(ranking),
@@ -176,6 +191,8 @@ def _structure(result: outcome.SearchResult) -> Iterator[str | Picture]:
 def _chosen(result: outcome.SearchResult) -> Iterator[str | Picture]:
   best = result.best
   layer = next(iter(best.model.sublayers().values()))
+  if not isinstance(layer, layers.EquivariantDense):
+    return
   sharing = layer.sharing()
   free, entries = sharing.num_weights, sharing.kernel.size
   channels = ' per pair of channels' if layer.features is not None else ''
@@ -265,8 +282,8 @@ def _course(result: outcome.SearchResult) -> Iterator[str | Picture]:
     yield Picture(
       'q_values',
       charts.opinions(result.q_values, space.bits),
-      "The agent's values of toggling each symmetry",
-      'What the agent thinks, at the end, that toggling each symmetry is worth'
+      "The agent's values of toggling each choice",
+      'What the agent thinks, at the end, that toggling each choice is worth'
       ' (its reward, discounted), in the empty state and in the best one.',
     )
 
@@ -293,7 +310,8 @@ def _data(data: datasets.Dataset) -> Iterator[Picture]:
 def _loading(
   result: outcome.SearchResult, run_dir: pathlib.Path
 ) -> Iterator[str]:
-  own = [n for n in result.space.bits if n not in symmetries_lib.SYMMETRIES]
+  names = [symmetry.name for symmetry in result.space.symmetries]
+  own = [name for name in names if name not in symmetries_lib.SYMMETRIES]
   extra = f', symmetries=[{", ".join(own)}]' * bool(own)
   yield page.heading('Use the network')
   yield page.code(

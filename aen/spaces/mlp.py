@@ -1,22 +1,15 @@
-"""Search spaces: what a state of the search is, as a network to train.
-
-A state is an integer whose bit k stands for the k-th choice. Many states are
-the same network; a space numbers the networks and says, for each, which program
-trains it and which data make that program this network.
+"""MLPs, by their symmetries.
 
 Legend: K bits, 2^K states, R networks.
 """
 
-import abc
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import hashlib
 import math
 from typing import Any
-import warnings
 
-from flax import linen as nn
 import jax
 import numpy as np
 from typing_extensions import override
@@ -27,7 +20,7 @@ from aen import networks
 from aen import symmetries as symmetries_lib
 from aen.lattice import Lattice
 from aen.lattice import lattice
-from aen.orbits import permutation
+from aen.spaces import base
 
 # Large kernels are padded to the full size divided by one of these, so that all
 # networks of a table are few programs; small ones to the full size, because
@@ -39,62 +32,8 @@ _FEW_POINTS = 100  # hidden grids with fewer get channels,
 _FULL_WIDTH = 400  # up to the paper's number of hidden units
 
 
-class Space(abc.ABC):
-  """What a search needs to know about the networks it chooses among."""
-
-  @property
-  @abc.abstractmethod
-  def bits(self) -> tuple[str, ...]:
-    """The names of the K choices."""
-
-  @property
-  @abc.abstractmethod
-  def index(self) -> np.ndarray:
-    """The network of every state, int32 [2^K]."""
-
-  @property
-  @abc.abstractmethod
-  def representatives(self) -> np.ndarray:
-    """Each network's shortest state, int32 [R]."""
-
-  @abc.abstractmethod
-  def names(self, network: int) -> tuple[str, ...]:
-    """Returns the shortest names of a network."""
-
-  @abc.abstractmethod
-  def implied(self, network: int) -> tuple[str, ...]:
-    """Returns the names that come with the shortest ones."""
-
-  @abc.abstractmethod
-  def key(self, network: int) -> str:
-    """Returns a name that equal networks share, whatever their table."""
-
-  @abc.abstractmethod
-  def num_weights(self, network: int) -> int:
-    """Returns the number of free kernel weights."""
-
-  @abc.abstractmethod
-  def program(self, network: int) -> nn.Module:
-    """Returns a model; networks with equal ones train in one program."""
-
-  @abc.abstractmethod
-  def inputs(self, network: int) -> Mapping[str, Any]:
-    """Returns what makes the program this network: `train_child`'s index."""
-
-  @abc.abstractmethod
-  def model(self, network: int) -> nn.Module:
-    """Returns the network as its users want it."""
-
-  @abc.abstractmethod
-  def unpad(self, network: int, params: Any) -> Any:
-    """Returns the program's parameters as those of the model."""
-
-  def __len__(self) -> int:
-    return len(self.representatives)
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
-class MLPSpace(Space):
+class MLPSpace(base.Space):
   """All `EquivariantMLP`s that a table of symmetries can make.
 
   Attributes:
@@ -106,6 +45,12 @@ class MLPSpace(Space):
   lattice: Lattice
   template: networks.EquivariantMLP
   image_shape: tuple[int, ...]
+  helper = 'symmetry'
+
+  @property
+  @override
+  def symmetries(self) -> tuple[symmetries_lib.Symmetry, ...]:
+    return self.lattice.symmetries
 
   @property
   @override
@@ -189,8 +134,8 @@ class MLPSpace(Space):
 
     return {name: cut(name, layer) for name, layer in params.items()}
 
+  @override
   def spec(self) -> dict[str, Any]:
-    """Returns what `from_spec` needs to make this space again, for JSON."""
     template = self.template
     return {
       'image_shape': self.image_shape,
@@ -200,27 +145,6 @@ class MLPSpace(Space):
       'features': template.features,
       'head': template.head,
     }
-
-
-def from_spec(
-  spec: Mapping[str, Any], symmetries: symmetries_lib.SymmetryLike = ()
-) -> MLPSpace:
-  """Makes a space that `spec` described.
-
-  Args:
-    spec: The description.
-    symmetries: Those in its table that are not in `SYMMETRIES`.
-  """
-  own = {s.name: s for s in symmetries_lib.as_symmetries(symmetries)}
-  known = {**symmetries_lib.SYMMETRIES, **own}
-  if unknown := [name for name in spec['symmetries'] if name not in known]:
-    raise ValueError(
-      f'the symmetries {", ".join(unknown)} are not built in, and files hold'
-      ' only their names; pass them in `symmetries`'
-    )
-  rest = {k: v for k, v in spec.items() if k != 'symmetries'}
-  table = tuple(known[name] for name in spec['symmetries'])
-  return mlp_space(symmetries=table, **rest)
 
 
 def mlp_space(
@@ -252,14 +176,7 @@ def mlp_space(
     hidden_shapes = (tuple(hidden_side(side) for side in grid),) * 2
   grids = (grid, *hidden_shapes)
   if symmetries is None:
-    symmetries, dropped = applicable(grids)
-    if dropped:
-      shape = '×'.join(map(str, grid))
-      warnings.warn(
-        f'left out, because they cannot act on {shape} images:'
-        f' {", ".join(dropped)}',
-        stacklevel=2,
-      )
+    symmetries = base.default_table(grids)
   if features is None:
     features = _default_features(image_shape, hidden_shapes)
   table = symmetries_lib.as_symmetries(symmetries)
@@ -273,27 +190,6 @@ def mlp_space(
     kernel_init=children.INITIALIZERS[initializer],
   )
   return MLPSpace(lattice(table, grids), template, tuple(image_shape))
-
-
-def applicable(
-  grids: Sequence[Sequence[int]],
-) -> tuple[tuple[symmetries_lib.Symmetry, ...], dict[str, str]]:
-  """Returns the built-in symmetries that act on all grids, and why not others.
-
-  >>> kept, dropped = applicable([(28, 20)])
-  >>> [name for name in dropped]
-  ['rotation']
-  """
-  kept, dropped = [], {}
-  for name, symmetry in symmetries_lib.SYMMETRIES.items():
-    try:
-      for grid in grids:
-        permutation(symmetry, grid)
-    except ValueError as error:
-      dropped[name] = str(error)
-    else:
-      kept.append(symmetry)
-  return tuple(kept), dropped
 
 
 def hidden_side(side: int) -> int:

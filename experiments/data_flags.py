@@ -1,0 +1,75 @@
+"""Flags of all experiments on images: which images, and where results go."""
+
+import pathlib
+
+from absl import flags
+
+import aen
+from aen import datasets
+
+_DATASET = flags.DEFINE_string(
+  'dataset',
+  'g_digits/aug2',
+  "A name as in aen.load_dataset, such as 'g_mnist/aug5', or the path of an"
+  ' .npz file or of a folder of images.',
+)
+_SIZE = flags.DEFINE_enum(
+  'size',
+  None,
+  list(datasets.PAPER_SIZES),
+  "How many images, as in one of the paper's experiments; the flags below"
+  ' override it.',
+)
+_NUM_TRAIN = flags.DEFINE_integer(
+  'num_train', None, 'Training images; all by default.', lower_bound=2
+)
+_NUM_VALIDATION = flags.DEFINE_integer(
+  'num_validation',
+  None,
+  'Validation images, out of the training part; a sixth of it by default.',
+  lower_bound=1,
+)
+_NUM_TEST = flags.DEFINE_integer(
+  'num_test', None, 'Test images; all by default.', lower_bound=1
+)
+_RAW_DIR = flags.DEFINE_string(
+  'raw_dir',
+  None,
+  'Directory of official files, <raw_dir>/<name>/<file>; by default the'
+  ' environment variable AEN_RAW_DIR. Without it TFDS downloads.',
+)
+_DATA_DIR = flags.DEFINE_string(
+  'data_dir', None, 'Where TFDS keeps data, by default ~/tensorflow_datasets.'
+)
+_PARTIAL = flags.DEFINE_bool(
+  'partial', False, 'Accept a part of a data set where the whole is missing.'
+)
+_RUN_DIR = flags.DEFINE_string(
+  'run_dir',
+  None,
+  'Where everything is kept; a run that was stopped goes on there. By default'
+  ' runs/<experiment>/<dataset>.',
+)
+
+
+def run_dir(experiment: str) -> str:
+  """Returns the run directory."""
+  if _RUN_DIR.value:
+    return _RUN_DIR.value
+  name = pathlib.Path(_DATASET.value).with_suffix('')
+  parts = [part for part in name.parts if part not in ('/', '..', '.')]
+  return str(pathlib.Path('runs', experiment, '_'.join(parts)))
+
+
+def load_data() -> datasets.Dataset:
+  """Loads the data set that the flags name."""
+  return aen.load_dataset(
+    _DATASET.value,
+    size=_SIZE.value,
+    num_train=_NUM_TRAIN.value,
+    num_validation=_NUM_VALIDATION.value,
+    num_test=_NUM_TEST.value,
+    raw_dir=_RAW_DIR.value,
+    data_dir=_DATA_DIR.value,
+    partial=_PARTIAL.value,
+  )

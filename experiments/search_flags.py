@@ -1,0 +1,79 @@
+"""Searches, as their flags say: the strategy, its seeds, the retraining."""
+
+from collections.abc import Callable
+
+from absl import flags
+
+from aen import children
+from aen import datasets
+from aen import report
+from aen import search
+from aen import spaces
+from aen import strategies
+from experiments import agent_flags
+from experiments import data_flags
+from experiments import launch
+from experiments import training_flags
+
+_STRATEGY = flags.DEFINE_enum(
+  'strategy',
+  'dqn',
+  list(strategies.STRATEGIES),
+  "Which networks to train: as the paper's agent or another strategy proposes,"
+  ' or all of them (exhaustive).',
+)
+_SEED = flags.DEFINE_integer('seed', 0, 'Of everything random.', lower_bound=0)
+_NUM_SEEDS = flags.DEFINE_integer(
+  'num_seeds', 1, 'Children per network in the search.', lower_bound=1
+)
+_TOP = flags.DEFINE_integer(
+  'top', 8, 'How many of the best networks are retrained.', lower_bound=1
+)
+_RETRAIN_EPOCHS = flags.DEFINE_integer(
+  'retrain_epochs',
+  None,
+  'Epochs of retraining; by default 2.5 times those of the search.',
+  lower_bound=1,
+)
+_RETRAIN_SEEDS = flags.DEFINE_integer(
+  'retrain_seeds', 5, 'With how many seeds they are.', lower_bound=1
+)
+
+
+def run(
+  experiment: str,
+  make_space: Callable[[datasets.Dataset], spaces.Space],
+  search_images: int = search.SEARCH_IMAGES,
+) -> None:
+  """Searches, reports, and says what was found.
+
+  Args:
+    experiment: The name of the launcher.
+    make_space: Returns the networks to choose among.
+    search_images: On at most so many images; all are for the retraining.
+  """
+  run_dir = data_flags.run_dir(experiment)
+  data = data_flags.load_data()
+  space = make_space(data)
+  print(f'{data!r}\n{len(space)} networks to choose among')
+  num_images = min(len(data.train), search_images)
+  config = make_config(training_flags.make_recipe(num_images))
+  with launch.resumable():
+    result = search.search(data, space, config, run_dir, search_images)
+    page = report.write(result, data, run_dir)
+  print(f'{result.verdict}\nreport: {page}')
+
+
+def make_config(recipe: children.Recipe) -> search.SearchConfig:
+  """Turns the flags into a configuration."""
+  return search.SearchConfig(
+    recipe=recipe,
+    strategy=_STRATEGY.value,
+    options=agent_flags.options(_STRATEGY.value),
+    seed=_SEED.value,
+    num_seeds=_NUM_SEEDS.value,
+    top=_TOP.value,
+    retrain_epochs=_RETRAIN_EPOCHS.value,
+    retrain_seeds=_RETRAIN_SEEDS.value,
+    children_per_batch=training_flags.children_per_batch(),
+  )

@@ -1,0 +1,81 @@
+"""Flags of all experiments that train children: how they are trained."""
+
+from absl import flags
+
+from aen import children
+from aen import search
+
+_EPOCHS = flags.DEFINE_integer(
+  'epochs',
+  None,
+  'Epochs of a child; by default as many as give it the 250 steps of the'
+  " paper's children, and at least 4.",
+  lower_bound=1,
+)
+_BATCH_SIZE = flags.DEFINE_integer(
+  'batch_size', children.Recipe.batch_size, 'Images a step.', lower_bound=1
+)
+_OPTIMIZER = flags.DEFINE_enum(
+  'optimizer',
+  children.Recipe.optimizer,
+  list(children.OPTIMIZERS),
+  'Of the children; sgd is with momentum.',
+)
+_LEARNING_RATE = flags.DEFINE_float(
+  'learning_rate',
+  children.Recipe.learning_rate,
+  'Of the children.',
+  lower_bound=0.0,
+)
+_MOMENTUM = flags.DEFINE_float(
+  'momentum',
+  children.Recipe.momentum,
+  "Of the optimizer (adam's first moment).",
+  lower_bound=0.0,
+  upper_bound=1.0,
+)
+_INITIALIZER = flags.DEFINE_enum(
+  'initializer',
+  children.Recipe.initializer,
+  list(children.INITIALIZERS),
+  'How hidden kernels start: uniform by the fan-in, normal by the fan-in'
+  ' (lecun, he), or as in the published code, uniform by the number of orbits.',
+)
+_CRITERION = flags.DEFINE_enum(
+  'criterion',
+  'likelihood',
+  children.CRITERIA,
+  'What the best epoch and the best network are best in, on the validation'
+  ' images: the likelihood of the labels, or the accuracy (as in the paper).',
+)
+_CHILDREN_PER_BATCH = flags.DEFINE_integer(
+  'children_per_batch',
+  None,
+  'Children trained side by side on each device; by default as measured.',
+  lower_bound=1,
+)
+
+
+def make_recipe(num_images: int) -> children.Recipe:
+  """Returns how children are trained."""
+  given = {} if _EPOCHS.value is None else {'epochs': _EPOCHS.value}
+  return search.default_recipe(
+    num_images,
+    batch_size=_BATCH_SIZE.value,
+    optimizer=_OPTIMIZER.value,
+    learning_rate=_LEARNING_RATE.value,
+    momentum=_MOMENTUM.value,
+    initializer=_INITIALIZER.value,
+    criterion=_CRITERION.value,
+    **given,
+  )
+
+
+def initializer() -> str:
+  """Returns how kernels start."""
+  return _INITIALIZER.value
+
+
+def children_per_batch() -> int | None:
+  """Returns how many children train side by side."""
+  return _CHILDREN_PER_BATCH.value
