@@ -15,6 +15,7 @@ SMALL = {
   'dataset': 'tic_tac_toe',
   'symmetries': ['horizontal_flip'],
   'epochs': 1,
+  'features': 2,
 }
 SHORT = {'top': 1, 'retrain_epochs': 1, 'retrain_seeds': 2}
 
@@ -44,17 +45,17 @@ def test_search_mlp_with_the_agent(tmp_path, capsys):
     **SMALL,
     **SHORT,
     'run_dir': str(tmp_path),
-    'strategy': 'dqn',
+    'symmetries': ['rotation', 'horizontal_flip', 'vertical_flip'],
     'q_hidden_sizes': ['8'],
     'q_batch_size': 4,
-    'max_steps': 12,
+    'max_steps': 6,
     'walkers': 2,
   }
   with flagsaver.flagsaver(**flags):
     launcher.main([])
   assert 'test images right' in capsys.readouterr().out
   trace = (tmp_path / 'trace.csv').read_text().splitlines()
-  assert len(trace) == 13
+  assert 3 <= len(trace) <= 7  # fewer steps if all networks are known
   assert trace[1].endswith(',1.0')  # ε
   page = (tmp_path / 'report.html').read_text()
   assert 'toggling each choice' in page
@@ -102,7 +103,8 @@ def test_search_benchmark_prints_ratios(tmp_path, capsys):
   with flagsaver.flagsaver(**flags):
     launcher.main([])
   out = capsys.readouterr().out
-  assert '2 networks end to end' in out
+  assert '2 of 2 networks end to end' in out
+  assert 'all but training' in out
   assert '2 children per batch' in out
 
 
