@@ -12,6 +12,7 @@ def benchmark():
   return launchers.load('agent_benchmark')
 
 
+@pytest.mark.slow
 def test_a_small_run_times_everything(benchmark, tmp_path, capsys):
   benchmark.run(
     benchmark.Config(

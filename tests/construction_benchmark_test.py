@@ -16,6 +16,7 @@ def read(path):
     return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_a_small_run_writes_its_table_and_figure(benchmark, tmp_path, capsys):
   with flagsaver.flagsaver(
     out=str(tmp_path),

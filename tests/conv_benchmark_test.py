@@ -11,6 +11,7 @@ def benchmark():
   return launchers.load('conv_benchmark')
 
 
+@pytest.mark.slow
 def test_a_small_run_times_every_variant(benchmark, tmp_path, capsys):
   with flagsaver.flagsaver(
     out=str(tmp_path),

@@ -11,6 +11,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('strategy', ['exhaustive', 'dqn'])
 def test_a_search_survives_being_killed(tmp_path, strategy):
   run = subprocess.run(

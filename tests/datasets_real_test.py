@@ -78,6 +78,7 @@ def test_checksums_are_those_that_tfds_registers():
     assert info.filename == file.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['mnist', 'fashion_mnist'])
 def test_prepared_by_tfds_and_read_whole(name, tmp_path):
   pytest.importorskip('tensorflow_datasets')

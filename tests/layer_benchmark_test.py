@@ -14,6 +14,7 @@ def benchmark():
   return launchers.load('layer_benchmark')
 
 
+@pytest.mark.slow
 def test_a_small_run_times_every_variant(benchmark, tmp_path, capsys):
   with flagsaver.flagsaver(
     out=str(tmp_path),

@@ -34,6 +34,7 @@ def readers_own_files(tmp_path, monkeypatch):
   return {'images': images, 'labels': labels}
 
 
+@pytest.mark.slow
 def test_python_snippets_run_from_top_to_bottom(readers_own_files):
   namespace = {'__name__': 'readme', **readers_own_files}
   snippets = blocks('python')

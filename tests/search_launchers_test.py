@@ -92,6 +92,7 @@ def test_landscape_writes_a_file_that_loads(tmp_path, capsys):
   assert len(lines) == 1 + 4
 
 
+@pytest.mark.slow
 def test_search_benchmark_prints_ratios(tmp_path, capsys):
   launcher = launchers.load('search_benchmark')
   flags = {
