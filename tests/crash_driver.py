@@ -1,7 +1,8 @@
 """Runs one small search again and again, killed each time, until it is done.
 
-A process of its own: `python crash_driver.py RUN_DIR`. Every attempt is a fork,
-made before JAX has started any thread; SIGKILL ends it at a chosen moment.
+A process of its own: `python crash_driver.py RUN_DIR KIND`. Every attempt is a
+fork, made before JAX has started any thread; SIGKILL ends it at a chosen
+moment.
 """
 
 import contextlib
@@ -58,7 +59,7 @@ def kill_in_time(seconds):
   timer.start()
 
 
-def attempt(run_dir, sabotage):
+def attempt(run_dir, kind, sabotage):
   """Runs the search in a fork; returns whether it got through."""
   child = os.fork()
   if not child:
@@ -66,7 +67,7 @@ def attempt(run_dir, sabotage):
     try:
       if sabotage:
         sabotage[0](*sabotage[1:])
-      search_and_check(run_dir)
+      search_and_check(run_dir, kind)
       status = 0
     finally:
       os._exit(status)
@@ -77,7 +78,7 @@ def attempt(run_dir, sabotage):
   return False
 
 
-def search_and_check(run_dir):
+def search_and_check(run_dir, kind):
   """Searches; trains nothing that the memo holds already."""
   path = run_dir / 'results.sqlite'
   known = set()
@@ -93,26 +94,31 @@ def search_and_check(run_dir):
     put(memo, records)
 
   results.Results.put = checking_put
-  search_test.start(run_dir)
+  search_test.start(run_dir, kind)
 
 
-def main(directory):
-  """Kills at thirteen moments, then lets it finish."""
+RANDOM_MOMENTS = {'mlp': 10, 'gcnn': 1}
+
+
+def main(directory, kind):
+  """Kills at three commits and random moments, then lets it finish."""
   jax.config.update('jax_compilation_cache_dir', str(directory / 'xla'))
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
   jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
   whole, parts = directory / 'whole', directory / 'parts'
-  assert attempt(whole, None)
+  assert attempt(whole, kind, None)
   rng = random.Random(0)
   moments = [(kill_at_commit, 2, m) for m in ('before', 'inside', 'after')]
-  moments += [(kill_in_time, rng.uniform(0.1, 3.0)) for _ in range(10)]
+  moments += [
+    (kill_in_time, rng.uniform(0.1, 3.0)) for _ in range(RANDOM_MOMENTS[kind])
+  ]
   rng.shuffle(moments)
-  killed = sum(not attempt(parts, sabotage) for sabotage in moments)
-  assert attempt(parts, None)
+  killed = sum(not attempt(parts, kind, sabotage) for sabotage in moments)
+  assert attempt(parts, kind, None)
   files = ('ranking.csv', 'result.json')
   same = [(whole / n).read_bytes() == (parts / n).read_bytes() for n in files]
   print(json.dumps({'killed': killed, 'same': same}))
 
 
 if __name__ == '__main__':
-  main(pathlib.Path(sys.argv[1]))
+  main(pathlib.Path(sys.argv[1]), sys.argv[2])

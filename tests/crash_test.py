@@ -6,12 +6,15 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 ROOT = pathlib.Path(__file__).parents[1]
 
 
-def test_a_search_survives_being_killed(tmp_path):
+@pytest.mark.parametrize('kind', ['mlp', 'gcnn'])
+def test_a_search_survives_being_killed(tmp_path, kind):
   run = subprocess.run(
-    [sys.executable, '-m', 'tests.crash_driver', str(tmp_path)],
+    [sys.executable, '-m', 'tests.crash_driver', str(tmp_path), kind],
     cwd=ROOT,
     env={**os.environ, 'PYTHONPATH': os.pathsep.join(sys.path)},
     capture_output=True,

@@ -112,10 +112,18 @@ def test_a_users_own_symmetry_is_found_and_survives_saving(tmp_path):
     aen.SearchResult.load(tmp_path)
 
 
-def start(run_dir, **changes):
+FEW_STEPS = (('max_steps', 3), ('batch_size', 8))
+KINDS = {  # factory, symmetries, options
+  'mlp': (spaces.mlp_space, FLIPS, {}),
+  'gcnn': (spaces.gcnn_space, (), {'strategy': 'dqn', 'options': FEW_STEPS}),
+}
+
+
+def start(run_dir, kind='mlp', **changes):
+  factory, symmetries, options = KINDS[kind]
   data = datasets.from_arrays(*flipped_images())
-  space = spaces.mlp_space(data.image_shape, data.num_classes, FLIPS)
-  config = search.SearchConfig(**{**OPTIONS, **changes})
+  space = factory(data.image_shape, data.num_classes, symmetries)
+  config = search.SearchConfig(**{**OPTIONS, **options, **changes})
   return search.search(data, space, config, run_dir)
 
 
@@ -123,14 +131,15 @@ class Stopped(Exception):
   pass
 
 
+@pytest.mark.parametrize('kind', KINDS)
 def test_a_stopped_search_goes_on_and_trains_nothing_twice(
-  tmp_path, monkeypatch
+  tmp_path, monkeypatch, kind
 ):
-  whole = start(tmp_path / 'whole')
+  whole = start(tmp_path / 'whole', kind)
   put, trained = results.Results.put, []
 
   def counting_put(memo, records):
-    if len(trained) in (2, 5, 7) and not stops.get(len(trained)):
+    if len(trained) in (2, 4, 5) and not stops.get(len(trained)):
       stops[len(trained)] = True
       raise Stopped
     put(memo, records)
@@ -140,8 +149,8 @@ def test_a_stopped_search_goes_on_and_trains_nothing_twice(
   monkeypatch.setattr(results.Results, 'put', counting_put)
   for _ in range(3):
     with pytest.raises(Stopped):
-      start(tmp_path / 'parts')
-  parts = start(tmp_path / 'parts')
+      start(tmp_path / 'parts', kind)
+  parts = start(tmp_path / 'parts', kind)
   assert len(trained) == len(set(trained))
   assert parts.ranking == whole.ranking
   for name in ('ranking.csv', 'result.json'):
@@ -149,7 +158,7 @@ def test_a_stopped_search_goes_on_and_trains_nothing_twice(
       tmp_path / 'whole' / name
     ).read_bytes()
   count = len(trained)
-  assert start(tmp_path / 'parts').verdict == whole.verdict
+  assert start(tmp_path / 'parts', kind).verdict == whole.verdict
   assert len(trained) == count
 
 
