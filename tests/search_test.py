@@ -112,10 +112,15 @@ def test_a_users_own_symmetry_is_found_and_survives_saving(tmp_path):
     aen.SearchResult.load(tmp_path)
 
 
-FEW_STEPS = (('max_steps', 3), ('batch_size', 8))
+SHORT = {
+  'recipe': dataclasses.replace(RECIPE, epochs=1),
+  'retrain_epochs': 1,
+  'strategy': 'dqn',
+  'options': (('max_steps', 3), ('hidden_sizes', (8,))),
+}
 KINDS = {  # factory, symmetries, options
   'mlp': (spaces.mlp_space, FLIPS, {}),
-  'gcnn': (spaces.gcnn_space, (), {'strategy': 'dqn', 'options': FEW_STEPS}),
+  'gcnn': (spaces.gcnn_space, (), SHORT),
 }
 
 
