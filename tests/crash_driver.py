@@ -97,19 +97,21 @@ def search_and_check(run_dir, kind):
   search_test.start(run_dir, kind)
 
 
-RANDOM_MOMENTS = {'mlp': 10, 'gcnn': 0}
+# Before, inside or after a commit, and how often at random.
+MOMENTS = {'mlp': (('before', 'inside', 'after'), 10), 'gcnn': (('inside',), 0)}
 
 
 def main(directory, kind):
-  """Kills at three commits and random moments, then lets it finish."""
+  """Kills at commits and at random moments, then lets it finish."""
   jax.config.update('jax_compilation_cache_dir', str(directory / 'xla'))
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
   jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
   whole, parts = directory / 'whole', directory / 'parts'
   assert attempt(whole, kind, None)
   rng = random.Random(0)
-  moments = [(kill_at_commit, 2, m) for m in ('before', 'inside', 'after')]
-  for _ in range(RANDOM_MOMENTS[kind]):
+  commits, num_random = MOMENTS[kind]
+  moments = [(kill_at_commit, 2, moment) for moment in commits]
+  for _ in range(num_random):
     moments.append((kill_in_time, rng.uniform(0.1, 3.0)))
   rng.shuffle(moments)
   killed = sum(not attempt(parts, kind, sabotage) for sabotage in moments)

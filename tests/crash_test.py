@@ -11,8 +11,8 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize('kind', ['mlp', 'gcnn'])
-def test_a_search_survives_being_killed(tmp_path, kind):
+@pytest.mark.parametrize(('kind', 'least'), [('mlp', 3), ('gcnn', 1)])
+def test_a_search_survives_being_killed(tmp_path, kind, least):
   run = subprocess.run(
     [sys.executable, '-m', 'tests.crash_driver', str(tmp_path), kind],
     cwd=ROOT,
@@ -24,4 +24,4 @@ def test_a_search_survives_being_killed(tmp_path, kind):
   assert run.returncode == 0, run.stderr[-2000:]
   found = json.loads(run.stdout.splitlines()[-1])
   assert found['same'] == [True, True]
-  assert found['killed'] >= 3  # at the commits, and most of the random ones
+  assert found['killed'] >= least  # at the commits, and most of the random ones
