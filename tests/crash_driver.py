@@ -1,8 +1,8 @@
 """Runs one small search again and again, killed each time, until it is done.
 
-A process of its own: `python -m tests.crash_driver DIRECTORY [STRATEGY]`. Every
-attempt is a fork, made before JAX has started any thread; SIGKILL ends it at a
-chosen moment.
+A process of its own: `python -m tests.crash_driver DIRECTORY CASE`. An attempt
+is a fork, made before JAX has started any thread; SIGKILL ends it at a chosen
+moment.
 """
 
 import contextlib
@@ -13,15 +13,30 @@ import random
 import signal
 import sys
 import threading
+from typing import NamedTuple
 
 import jax
 
 from aen import results
 from tests import search_test
 
-OPTIONS = {
-  'exhaustive': (),
-  'dqn': (('max_steps', 40), ('batch_size', 8), ('hidden_sizes', (16,))),
+AGENT = (('max_steps', 40), ('batch_size', 8), ('hidden_sizes', (16,)))
+COMMITS = ('before', 'inside', 'after')
+
+
+class Case(NamedTuple):
+  """What to search and when to kill."""
+
+  kind: str = 'mlp'
+  changes: dict[str, object] = {}
+  commits: tuple[str, ...] = COMMITS  # moments of the second one
+  num_random: int = 10  # other moments
+
+
+CASES = {
+  'exhaustive': Case(),
+  'dqn': Case(changes={'strategy': 'dqn', 'options': AGENT}),
+  'gcnn': Case('gcnn', commits=('inside',), num_random=0),
 }
 FILES = ('ranking.csv', 'trace.csv', 'result.json')
 STORED = results.Results.put
@@ -64,7 +79,7 @@ def kill_in_time(seconds):
   timer.start()
 
 
-def attempt(run_dir, strategy, sabotage=None):
+def attempt(run_dir, case, sabotage=None):
   """Runs the search in a fork; returns whether it got through."""
   child = os.fork()
   if not child:
@@ -72,7 +87,7 @@ def attempt(run_dir, strategy, sabotage=None):
     try:
       if sabotage:
         sabotage[0](*sabotage[1:])
-      search_and_check(run_dir, strategy)
+      search_and_check(run_dir, case)
       status = 0
     finally:
       os._exit(status)
@@ -83,7 +98,7 @@ def attempt(run_dir, strategy, sabotage=None):
   return False
 
 
-def search_and_check(run_dir, strategy):
+def search_and_check(run_dir, case):
   """Searches; trains nothing that the memo holds already."""
   path = run_dir / 'results.sqlite'
   known = set()
@@ -99,25 +114,26 @@ def search_and_check(run_dir, strategy):
     put(memo, records)
 
   results.Results.put = checking_put
-  search_test.start(run_dir, strategy=strategy, options=OPTIONS[strategy])
+  search_test.start(run_dir, case.kind, **case.changes)
 
 
-def main(directory, strategy):
-  """Kills at thirteen moments, then lets it finish."""
+def main(directory, case):
+  """Kills at commits and at random moments, then lets it finish."""
   jax.config.update('jax_compilation_cache_dir', str(directory / 'xla'))
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
   jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
   whole, parts = directory / 'whole', directory / 'parts'
-  assert attempt(whole, strategy)
+  assert attempt(whole, case)
   rng = random.Random(0)
-  moments = [(kill_at_commit, 2, m) for m in ('before', 'inside', 'after')]
-  moments += [(kill_in_time, rng.uniform(0.1, 3.0)) for _ in range(10)]
+  moments = [(kill_at_commit, 2, moment) for moment in case.commits]
+  for _ in range(case.num_random):
+    moments.append((kill_in_time, rng.uniform(0.1, 3.0)))
   rng.shuffle(moments)
-  killed = sum(not attempt(parts, strategy, moment) for moment in moments)
-  assert attempt(parts, strategy)
+  killed = sum(not attempt(parts, case, moment) for moment in moments)
+  assert attempt(parts, case)
   same = [(whole / n).read_bytes() == (parts / n).read_bytes() for n in FILES]
   print(json.dumps({'killed': killed, 'same': same}))
 
 
 if __name__ == '__main__':
-  main(pathlib.Path(sys.argv[1]), *(sys.argv[2:] or ['exhaustive']))
+  main(pathlib.Path(sys.argv[1]), CASES[sys.argv[2]])

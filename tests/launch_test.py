@@ -42,6 +42,11 @@ def test_extra_words_are_refused():
     (('layer_benchmark', '--symmetries=rotatoin'), "did you mean 'rotation'"),
     (('make_dataset', '--dataset=g_mnits/aug1'), 'g_mnist/aug3'),
     (('construction_benchmark', '--out=/dev/null/x'), 'Not a directory'),
+    (
+      ('search_gcnn', '--symmetries=vertical_translation'),
+      'already built into',
+    ),
+    (('search_gcnn', '--symmetries=numpy.nothing'), 'numpy has no function'),
   ],
 )
 def test_user_errors_are_one_line_and_exit_code_2(arguments, says):

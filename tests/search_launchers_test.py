@@ -18,22 +18,39 @@ SMALL = {
   'features': 2,
 }
 SHORT = {'top': 1, 'retrain_epochs': 1, 'retrain_seeds': 2}
+SMALL_CNNS = {
+  'dataset': 'digits',
+  'num_train': 64,
+  'num_validation': 20,
+  'num_test': 20,
+  'symmetries': [],
+  'epochs': 1,
+  'max_steps': 2,
+  'q_hidden_sizes': ['8'],
+}
+SEARCHES = [
+  ('search_mlp', SMALL, 258, 'lattice.png'),
+  ('search_gcnn', SMALL_CNNS, 20, 'frequencies.png'),
+]
 
 
-def test_search_mlp_names_what_it_found_and_where(tmp_path, capsys):
-  launcher = launchers.load('search_mlp')
-  flags = {**SMALL, **SHORT, 'run_dir': str(tmp_path)}
+@pytest.mark.parametrize(('name', 'small', 'num_test', 'picture'), SEARCHES)
+def test_a_search_names_what_it_found_and_where(
+  tmp_path, capsys, name, small, num_test, picture
+):
+  launcher = launchers.load(name)
+  flags = {**small, **SHORT, 'run_dir': str(tmp_path)}
   with flagsaver.flagsaver(**flags):
     launcher.main([])
     first = capsys.readouterr().out
     launcher.main([])  # has finished: is only read
     assert capsys.readouterr().out == first
-  assert 'of 258 test images right' in first
+  assert f'of {num_test} test images right' in first
   assert f'report: {tmp_path / "report.html"}' in first
   names = {path.name for path in tmp_path.iterdir()}
   assert names >= {
     *('config.json', 'results.sqlite', 'ranking.csv', 'trace.csv'),
-    *('report.html', 'result.json', 'best', 'lattice.png'),
+    *('report.html', 'result.json', 'best', picture),
   }
   assert (tmp_path / 'ranking.csv').read_text().count('\n') == 3
   assert aen.SearchResult.load(tmp_path).verdict in first
@@ -61,15 +78,18 @@ def test_search_mlp_with_the_agent(tmp_path, capsys):
   assert 'toggling each choice' in page
 
 
-def test_ctrl_c_prints_the_command_that_goes_on(tmp_path, monkeypatch, capsys):
-  launcher = launchers.load('search_mlp')
+@pytest.mark.parametrize(('name', 'small'), [s[:2] for s in SEARCHES])
+def test_ctrl_c_prints_the_command_that_goes_on(
+  tmp_path, monkeypatch, capsys, name, small
+):
+  launcher = launchers.load(name)
 
   def interrupt(*_, **__):
     raise KeyboardInterrupt
 
   monkeypatch.setattr(search, 'explore', interrupt)
-  monkeypatch.setattr('sys.argv', ['search_mlp.py', '--run_dir=a b'])
-  flags = {**SMALL, **SHORT, 'run_dir': str(tmp_path)}
+  monkeypatch.setattr('sys.argv', [f'{name}.py', '--run_dir=a b'])
+  flags = {**small, **SHORT, 'run_dir': str(tmp_path)}
   with flagsaver.flagsaver(**flags), pytest.raises(SystemExit) as stop:
     launcher.main([])
   assert stop.value.code == 130

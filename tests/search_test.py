@@ -115,10 +115,23 @@ def test_a_users_own_symmetry_is_found_and_survives_saving(tmp_path):
     aen.SearchResult.load(tmp_path)
 
 
-def start(run_dir, **changes):
+SHORT = {
+  'recipe': dataclasses.replace(RECIPE, epochs=1),
+  'retrain_epochs': 1,
+  'strategy': 'dqn',
+  'options': (('max_steps', 3), ('hidden_sizes', (8,))),
+}
+KINDS = {  # factory, symmetries, options
+  'mlp': (spaces.mlp_space, FLIPS, {}),
+  'gcnn': (spaces.gcnn_space, (), SHORT),
+}
+
+
+def start(run_dir, kind='mlp', **changes):
+  factory, symmetries, options = KINDS[kind]
   data = datasets.from_arrays(*flipped_images())
-  space = spaces.mlp_space(data.image_shape, data.num_classes, FLIPS)
-  config = search.SearchConfig(**{**OPTIONS, **changes})
+  space = factory(data.image_shape, data.num_classes, symmetries)
+  config = search.SearchConfig(**{**OPTIONS, **options, **changes})
   return search.search(data, space, config, run_dir)
 
 

@@ -164,12 +164,9 @@ def subsets(names):
 
 def test_groups_of_one_order_share_a_program():
   space = gcnn_space()
-  small, large = range(6), range(len(space) - 6, len(space))
-  programs = {space.program(network) for network in (*small, *large)}
-  assert len(programs) == 4 * 2
-  masks = [
-    space.inputs(network)['augmentation'] for network in (*small, *large)
-  ]
+  networks = (*range(6), *range(len(space) - 6, len(space)))
+  assert len({space.program(network) for network in networks}) == 4 * 2
+  masks = [space.inputs(network)['augmentation'] for network in networks]
   assert [int(mask.sum()) for mask in masks] == [0] * 6 + [6] * 6
   x = jax.random.normal(jax.random.key(0), (2, 16, 16))
   network = space.network(('horizontal_flip', 'vertical_flip', 'random_shear'))
