@@ -257,6 +257,7 @@ def test_group_cnns_have_the_same_report_in_fitting_words(data, tmp_path):
   assert 'Size and structure' not in words
   plain = result_of(cnns, best=cnns.network(['large']))
   assert plain.verdict.startswith('No symmetry or augmentation helps')
+  assert 'without symmetry or augmentation (large), which gets' in plain.verdict
 
 
 def test_a_report_that_fails_leaves_the_old_one(result, data, tmp_path):
