@@ -301,10 +301,11 @@ class SearchResult:
       f' {100 * best.base_accuracy:.1f} % without {helper}'
     )
     if self.is_plain:
+      which = f' ({best.name})' * bool(best.symmetries)
       return (
         f'No {helper} helps: none did better on the validation images than the'
-        f' network without {helper}, which gets {100 * best.accuracy:.1f} % of'
-        f' {num_test} test images right.'
+        f' network without {helper}{which}, which gets'
+        f' {100 * best.accuracy:.1f} % of {num_test} test images right.'
       )
     also = f', which also implies {", ".join(best.implied)}' * bool(
       best.implied

@@ -61,10 +61,15 @@ def run_dir(experiment: str) -> str:
   return str(pathlib.Path('runs', experiment, '_'.join(parts)))
 
 
-def load_data() -> datasets.Dataset:
-  """Loads the data set that the flags name."""
+def name() -> str:
+  """Returns what the flag --dataset says."""
+  return _DATASET.value
+
+
+def load_data(dataset: str | None = None) -> datasets.Dataset:
+  """Loads a data set, that of the flag by default, as the flags say."""
   return aen.load_dataset(
-    _DATASET.value,
+    dataset or _DATASET.value,
     size=_SIZE.value,
     num_train=_NUM_TRAIN.value,
     num_validation=_NUM_VALIDATION.value,

@@ -242,6 +242,25 @@ def test_a_walk_has_a_curve_and_no_symmetry_has_no_orbits(
   assert 'Configuration' not in words  # no config.json here
 
 
+def test_group_cnns_have_the_same_report_in_fitting_words(data, tmp_path):
+  cnns = spaces.gcnn_space((4, 4), 2, ('rotation',))
+  result = result_of(cnns)  # the last: everything on
+  assert result.base == cnns.network(['large'])
+  assert result.verdict.startswith('rotation + random_rotation + ')
+  assert '75.0 % without symmetry or augmentation: +12.5' in result.verdict
+  report.write(result, data, tmp_path)
+  names = {path.stem for path in tmp_path.glob('*.png')}
+  assert names == {'top_networks', 'frequencies', 'orbits', 'samples'}
+  page_ = Parser((tmp_path / 'report.html').read_text('utf-8'))
+  words = re.sub(r'\s+', ' ', ''.join(page_.words))
+  assert 'Which symmetry or augmentation helps on' in words
+  assert 'for each of 4 group elements' in words
+  assert 'Size and structure' not in words
+  plain = result_of(cnns, best=cnns.network(['large']))
+  assert plain.verdict.startswith('No symmetry or augmentation helps')
+  assert 'without symmetry or augmentation (large), which gets' in plain.verdict
+
+
 def test_a_report_that_fails_leaves_the_old_one(result, data, tmp_path):
   (tmp_path / 'report.html').write_text('old')
   (tmp_path / 'top_networks.png').mkdir()  # cannot be replaced by a file

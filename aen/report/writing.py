@@ -189,10 +189,28 @@ def _structure(result: outcome.SearchResult) -> Iterator[str | Picture]:
 
 
 def _chosen(result: outcome.SearchResult) -> Iterator[str | Picture]:
-  best = result.best
-  layer = next(iter(best.model.sublayers().values()))
-  if not isinstance(layer, layers.EquivariantDense):
-    return
+  first = next(iter(result.best.model.sublayers().values()))
+  if isinstance(first, layers.EquivariantDense):
+    yield from _dense_layer(result.best, first)
+  else:
+    yield from _group_cnn(result)
+
+
+def _group_cnn(result: outcome.SearchResult) -> Iterator[str | Picture]:
+  model, weights = result.best.model, result.ranking[0].num_weights
+  yield page.paragraph(
+    f'{result.best.name}: its features have {model.widths()[0]} channels for'
+    f' each of {model.group().order} group elements; it has'
+    f' {style.spaced(weights)} weights. Augmentations acted on training images'
+    ' only.'
+  )
+  if model.symmetries:
+    yield _orbits(model.symmetries, result.space.image_shape[:2])
+
+
+def _dense_layer(
+  best: outcome.Best, layer: layers.EquivariantDense
+) -> Iterator[str | Picture]:
   sharing = layer.sharing()
   free, entries = sharing.num_weights, sharing.kernel.size
   channels = ' per pair of channels' if layer.features is not None else ''
@@ -203,13 +221,7 @@ def _chosen(result: outcome.SearchResult) -> Iterator[str | Picture]:
   )
   if not best.symmetries:
     return
-  yield Picture(
-    'orbits',
-    patterns.orbit_grid(layer.symmetries, layer.in_shape),
-    'Orbits of pixels on the image grid',
-    'Pixels of one colour are carried onto each other by the symmetries: the'
-    ' network treats them alike.',
-  )
+  yield _orbits(layer.symmetries, layer.in_shape)
   yield Picture(
     'sharing',
     patterns.sharing_matrix(sharing),
@@ -227,6 +239,18 @@ def _chosen(result: outcome.SearchResult) -> Iterator[str | Picture]:
       'The trained weights with which outputs of one orbit look at the image:'
       ' one picture, moved by the symmetries.',
     )
+
+
+def _orbits(
+  symmetries: symmetries_lib.SymmetryLike, grid: tuple[int, ...]
+) -> Picture:
+  return Picture(
+    'orbits',
+    patterns.orbit_grid(symmetries, grid),
+    'Orbits of pixels on the image grid',
+    'Pixels of one colour are carried onto each other by the symmetries: the'
+    ' network treats them alike.',
+  )
 
 
 def _sides(grid: tuple[int, ...]) -> str:

@@ -9,6 +9,7 @@ from aen.spaces.base import applicable
 from aen.spaces.base import Space
 from aen.spaces.gcnn import gcnn_space
 from aen.spaces.gcnn import GCNNSpace
+from aen.spaces.gcnn import LARGE
 from aen.spaces.mlp import hidden_side
 from aen.spaces.mlp import mlp_space
 from aen.spaces.mlp import MLPSpace
@@ -18,6 +19,7 @@ KINDS: dict[str, Callable[..., Space]] = {'mlp': mlp_space, 'gcnn': gcnn_space}
 
 __all__ = (
   'KINDS',
+  'LARGE',
   'GCNNSpace',
   'MLPSpace',
   'Space',

@@ -1,0 +1,99 @@
+"""The paper's table of group CNNs, and a small one trained for real."""
+
+import csv
+import json
+import pathlib
+
+from absl.testing import flagsaver
+import pytest
+
+import aen
+from aen import spaces
+from tests import launchers
+
+PAPERS_NAMES = {
+  'P4': 'rotation',
+  'H2': 'horizontal_flip',
+  'V2': 'vertical_flip',
+  'Rot (30)': 'random_rotation',
+  'HFlip (0.5)': 'random_horizontal_flip',
+  'VFlip (0.5)': 'random_vertical_flip',
+  'Trans (0.2)': 'random_translation',
+  'Scale (0.1)': 'random_scaling',
+  'Shear (10)': 'random_shear',
+}
+
+
+@pytest.fixture
+def launcher():
+  return launchers.load('published_gcnn')
+
+
+def test_the_table_has_24_found_and_6_plain_networks(launcher):
+  table = launcher.configurations()
+  assert list(table) == [
+    *('cifar10', 'svhn_cropped', 'rot_mnist', 'sign_language_mnist'),
+    *('emnist/letters', 'kmnist'),
+  ]
+  space = spaces.gcnn_space((28, 28), 10)
+  for rows in table.values():
+    *found, plain = [space.network(row.names()) for row in rows]
+    assert len(found) == 4
+    assert plain == space.network(['large'])
+    assert all(space.names(network)[0] == 'rotation' for network in found)
+
+
+def test_these_are_the_numbers_of_the_paper(launcher):
+  tables = pathlib.Path(__file__).parents[2] / 'shared/paper/tables.json'
+  if not tables.exists():
+    pytest.skip('the tables of the paper are not at hand')
+  printed = json.loads(tables.read_text())['gcnn'].values()
+  for ours, paper in zip(
+    launcher.configurations().values(), printed, strict=True
+  ):
+    for row, theirs in zip(ours, paper, strict=True):
+      names = [*theirs['equivariances'], *theirs['augmentations']]
+      words = [PAPERS_NAMES[name] for name in names if name != 'Zn']
+      large = ['large'] * (theirs['size'] == 'Large')
+      assert row.names() == words + large
+      assert row.test_accuracy == theirs['test_accuracy']
+
+
+def test_a_small_table_is_trained_once(launcher, tmp_path, monkeypatch, capsys):
+  table = tmp_path / 'table.csv'
+  table.write_text(
+    'dataset,symmetries,augmentations,size,test_accuracy\n'
+    'nowhere,,,small,50\n'
+    'digits,,,small,90\n'
+    'digits,,random_shear random_scaling,small,91.5\n'
+  )
+  monkeypatch.setattr(launcher, 'TABLE', table)
+
+  def load(name):
+    if name == 'nowhere':
+      raise FileNotFoundError('nowhere: expected some files')
+    return aen.load_dataset(name, num_train=64, num_validation=9, num_test=20)
+
+  monkeypatch.setattr(launcher.data_flags, 'load_data', load)
+  with flagsaver.flagsaver(run_dir=str(tmp_path), epochs=1):
+    launcher.main([])
+    first = capsys.readouterr().out
+    before = (tmp_path / 'published_gcnn.csv').read_bytes()
+    launcher.main([])
+  assert (tmp_path / 'published_gcnn.csv').read_bytes() == before
+  assert 'left out: nowhere' in first
+  assert (
+    '64 + 9 / 20 | none | random_shear + random_scaling | small | 91.50'
+    in (first)
+  )
+  assert (tmp_path / 'published_gcnn.md').read_text() in first
+  with open(tmp_path / 'published_gcnn.csv', newline='') as file:
+    rows = list(csv.DictReader(file))
+  assert [row['paper'] for row in rows] == ['90.0', '91.5']
+  assert all(0 <= float(row['ours']) <= 100 for row in rows)
+
+
+def test_unknown_data_sets_are_refused(launcher):
+  with pytest.raises(ValueError, match="some of a, b; got 'c'"):
+    launcher.chosen('a,c', ['a', 'b'])
+  assert launcher.chosen('all', ['a', 'b']) == ['a', 'b']
