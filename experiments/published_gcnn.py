@@ -117,7 +117,7 @@ def load(name: str) -> datasets.Dataset | None:
     try:
       return data_flags.load_data(attempt)
     except (OSError, ImportError) as error:
-      print(f'left out: {error}', flush=True)
+      print(f'not there: {error}', flush=True)
   return None
 
 

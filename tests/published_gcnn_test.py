@@ -81,7 +81,7 @@ def test_a_small_table_is_trained_once(launcher, tmp_path, monkeypatch, capsys):
     before = (tmp_path / 'published_gcnn.csv').read_bytes()
     launcher.main([])
   assert (tmp_path / 'published_gcnn.csv').read_bytes() == before
-  assert 'left out: nowhere' in first
+  assert 'not there: nowhere' in first
   assert (
     '64 + 9 / 20 | none | random_shear + random_scaling | small | 91.50'
     in (first)
