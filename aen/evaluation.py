@@ -44,8 +44,8 @@ class Scaling:
 
 
 def scaling_of(images: np.ndarray) -> Scaling:
-  """As published for grey levels; to mean 0 and variance 1 for floats."""
-  if images.dtype == np.uint8:
+  """As published for grey levels; else to mean 0 and variance 1."""
+  if images.dtype == np.uint8 and images.ndim == 3:
     mean, std = datasets.PUBLISHED_MEAN, datasets.PUBLISHED_STD
     return Scaling(255 * mean, 255 * std)
   std = float(images.std(dtype=np.float64))

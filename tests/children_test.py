@@ -348,6 +348,7 @@ def train_cnns(networks, *, rate=1e-3, inputs=None, **changes):
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('size', [(), ('large',)], ids=['small', 'large'])
 @pytest.mark.parametrize('group', GROUPS, ids='+'.join)
 def test_every_group_and_size_trains_with_any_augmentations(group, size):

@@ -30,7 +30,9 @@ SMALL_CNNS = {
 }
 SEARCHES = [
   ('search_mlp', SMALL, 258, 'lattice.png'),
-  ('search_gcnn', SMALL_CNNS, 20, 'frequencies.png'),
+  pytest.param(
+    *('search_gcnn', SMALL_CNNS, 20, 'frequencies.png'), marks=pytest.mark.slow
+  ),
 ]
 
 
@@ -78,7 +80,9 @@ def test_search_mlp_with_the_agent(tmp_path, capsys):
   assert 'toggling each choice' in page
 
 
-@pytest.mark.parametrize(('name', 'small'), [s[:2] for s in SEARCHES])
+@pytest.mark.parametrize(
+  ('name', 'small'), [('search_mlp', SMALL), ('search_gcnn', SMALL_CNNS)]
+)
 def test_ctrl_c_prints_the_command_that_goes_on(
   tmp_path, monkeypatch, capsys, name, small
 ):

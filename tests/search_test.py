@@ -339,6 +339,21 @@ def test_a_score_is_that_of_the_best_epoch():
   assert score.accuracy == 0.5
 
 
+def test_grey_levels_are_scaled_as_published_and_others_by_themselves():
+  rng = np.random.default_rng(0)
+  grey = rng.integers(0, 256, (50, 6, 6), np.uint8)
+  np.testing.assert_allclose(
+    evaluation.scaling_of(grey)(grey),
+    (grey / 255 - datasets.PUBLISHED_MEAN) / datasets.PUBLISHED_STD,
+    rtol=1e-5,
+  )
+  colour = rng.integers(100, 256, (50, 6, 6, 3), np.uint8)
+  for images in (colour, colour / 255, grey / 255):
+    scaled = evaluation.scaling_of(images)(images)
+    assert scaled.mean() == pytest.approx(0, abs=1e-5)
+    assert scaled.std() == pytest.approx(1, abs=1e-5)
+
+
 def test_parameters_become_bytes_and_come_back():
   params = {'a': {'kernel': np.arange(6.0).reshape(2, 3)}, 'b': np.float32(1)}
   again = evaluation.unpack(evaluation.pack(params))
