@@ -407,7 +407,8 @@ def write_trace(path: files.PathLike, result: SearchResult) -> None:
     for number, step in enumerate(result.trace, start=1):
       network = int(result.space.index[step.state])
       value = format(step.value, _NUMBER)
-      writer.writerow((number, step.state, network, value, step.epsilon))
+      epsilon = '' if step.epsilon is None else f'{step.epsilon:g}'
+      writer.writerow((number, step.state, network, value, epsilon))
 
 
 def _numbers(score: Score) -> list[str]:

@@ -171,6 +171,7 @@ def test_children_do_not_depend_on_their_company():
       )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('children_per_batch', [2, 3, 8])
 def test_batches_are_only_a_matter_of_speed(children_per_batch):
   networks, seeds = [0, 3, 5, 9, 2], [0, 1, 2, 3, 4]
@@ -362,6 +363,7 @@ def test_every_group_and_size_trains_with_any_augmentations(group, size):
   assert len(np.unique(result.train_loss)) > 1  # augmentations act
 
 
+@pytest.mark.slow
 def test_no_augmentation_is_as_without_a_mask():
   networks = [GCNN.network(mask) for mask in MASKS]
   inputs = [
@@ -377,6 +379,7 @@ def test_no_augmentation_is_as_without_a_mask():
   )
 
 
+@pytest.mark.slow
 def test_dropout_acts_in_training_only():
   networks = [GCNN.network(mask) for mask in MASKS]
   still = {'rate': 1e-30}  # the parameters stay as they began

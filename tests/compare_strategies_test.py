@@ -43,6 +43,7 @@ def read(path):
     return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_a_small_comparison_and_its_resumption(
   launcher, tmp_path, capsys, monkeypatch
 ):

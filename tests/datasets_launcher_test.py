@@ -39,6 +39,7 @@ def test_writes_npz_and_figures(launcher, tmp_path, capsys):
   assert boards.class_names == by_name.class_names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('ending', ['', '_group'])
 def test_draws_both_sample_figures(launcher, tmp_path, ending):
   with flagsaver.flagsaver(

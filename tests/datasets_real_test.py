@@ -104,6 +104,7 @@ PINNED_G_MNIST = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', PINNED_G_MNIST)
 def test_pixels_of_g_mnist_are_pinned(name):
   start = time.process_time()
@@ -141,6 +142,7 @@ def test_g_mnist_builder_takes_files_from_manual_dir(tmp_path):
   )
 
 
+@pytest.mark.slow
 def test_made_rot_mnist(mnist):
   data = aen.load_dataset('rot_mnist_made', raw_dir=RAW_DIR, num_validation=0)
   assert (len(data.train), len(data.test)) == (12000, 50000)

@@ -75,6 +75,7 @@ def variables_of(model, x):
 augment_for_all = jax.jit(jax.vmap(aen.augment, (0, None, 0)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('shape', 'width'), SIZES)
 @pytest.mark.parametrize('names', ORDERS)
 def test_every_group_and_size_trains_and_stays_equivariant(names, shape, width):

@@ -15,6 +15,7 @@ def paper_lattice():
   return aen.lattice(aen.SYMMETRIES, PAPER_GRIDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('grids', 'networks'),
   [

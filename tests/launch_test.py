@@ -25,6 +25,7 @@ def start(launcher, *arguments):
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('launcher', LAUNCHERS)
 def test_help_says_how_to_start_it(launcher):
   assert f'python -m experiments.{launcher}' in start(launcher, '--help').stdout
@@ -36,6 +37,7 @@ def test_extra_words_are_refused():
   assert "unexpected words ['word']" in refused.stdout + refused.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('arguments', 'says'),
   [

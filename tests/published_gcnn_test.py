@@ -59,6 +59,7 @@ def test_these_are_the_numbers_of_the_paper(launcher):
       assert row.test_accuracy == theirs['test_accuracy']
 
 
+@pytest.mark.slow
 def test_a_small_table_is_trained_once(launcher, tmp_path, monkeypatch, capsys):
   table = tmp_path / 'table.csv'
   table.write_text(

@@ -61,6 +61,7 @@ def make_step(strategy, config, accuracy, index):
   return step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('options', 'steps', 'updates'),
   [

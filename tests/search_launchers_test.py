@@ -30,12 +30,11 @@ SMALL_CNNS = {
 }
 SEARCHES = [
   ('search_mlp', SMALL, 258, 'lattice.png'),
-  pytest.param(
-    *('search_gcnn', SMALL_CNNS, 20, 'frequencies.png'), marks=pytest.mark.slow
-  ),
+  ('search_gcnn', SMALL_CNNS, 20, 'frequencies.png'),
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('name', 'small', 'num_test', 'picture'), SEARCHES)
 def test_a_search_names_what_it_found_and_where(
   tmp_path, capsys, name, small, num_test, picture
@@ -58,6 +57,7 @@ def test_a_search_names_what_it_found_and_where(
   assert aen.SearchResult.load(tmp_path).verdict in first
 
 
+@pytest.mark.slow
 def test_search_mlp_with_the_agent(tmp_path, capsys):
   launcher = launchers.load('search_mlp')
   flags = {
@@ -75,14 +75,12 @@ def test_search_mlp_with_the_agent(tmp_path, capsys):
   assert 'test images right' in capsys.readouterr().out
   trace = (tmp_path / 'trace.csv').read_text().splitlines()
   assert 3 <= len(trace) <= 7  # fewer steps if all networks are known
-  assert trace[1].endswith(',1.0')  # ε
+  assert trace[1].endswith(',1')  # ε
   page = (tmp_path / 'report.html').read_text()
   assert 'toggling each choice' in page
 
 
-@pytest.mark.parametrize(
-  ('name', 'small'), [('search_mlp', SMALL), ('search_gcnn', SMALL_CNNS)]
-)
+@pytest.mark.parametrize(('name', 'small'), [s[:2] for s in SEARCHES])
 def test_ctrl_c_prints_the_command_that_goes_on(
   tmp_path, monkeypatch, capsys, name, small
 ):

@@ -239,6 +239,7 @@ def test_bad_data_is_refused_before_any_training(change, message, monkeypatch):
     aen.discover(images, labels, symmetries=('rotation',), **OPTIONS)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings('ignore:left out')
 @pytest.mark.parametrize(
   'shape', [(11, 11), (10, 12), (10, 10, 3), (12, 12, 1)], ids=str
