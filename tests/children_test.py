@@ -416,6 +416,7 @@ print(json.dumps(jax.device_get(result.train_loss).tolist()))
 """
 
 
+@pytest.mark.slow
 def test_children_are_divided_among_devices():
   flags = os.environ.get('XLA_FLAGS', '')
   run = subprocess.run(

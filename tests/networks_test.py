@@ -90,6 +90,7 @@ def test_the_invariant_head_makes_invariant_answers(features):
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'names', [('rotation',), ('horizontal_translation',), tuple(aen.SYMMETRIES)]
 )

@@ -47,6 +47,7 @@ def test_the_head_is_part_of_the_key():
   assert len(keys) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('image_shape', [(8, 8), (6, 6, 3), (3, 3), (5, 8)])
 @pytest.mark.parametrize('head', ['dense', 'invariant'])
 @pytest.mark.filterwarnings('ignore:left out')
