@@ -59,7 +59,7 @@ CRITERIA = ('accuracy', 'likelihood')
 
 # Children that one program trains side by side on each device. On a CPU a batch
 # of small matrix products is slower than one after another (measured by
-# experiments/child_benchmark.py); on an accelerator it is the whole point.
+# experiments/search_benchmark.py); on an accelerator it is the whole point.
 CHILDREN_PER_BATCH: Mapping[str, int] = types.MappingProxyType(
   {'cpu': 1, 'gpu': 32, 'tpu': 32}
 )

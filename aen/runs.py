@@ -61,10 +61,10 @@ def _write_config(path: pathlib.Path, config: Mapping[str, Any]) -> None:
         indent=2,
         ensure_ascii=False,
       )
-  except PermissionError as error:
-    raise PermissionError(
-      f'cannot write to {path.parent}; make it writable, or choose another run'
-      ' directory'
+  except OSError as error:
+    raise OSError(
+      f'cannot write to {path.parent} ({error.strerror}); make it writable, or'
+      ' choose another run directory'
     ) from error
 
 

@@ -1,6 +1,7 @@
 """The search from arrays to verdict, stopped and started, right and wrong."""
 
 import dataclasses
+import errno
 import functools
 
 import jax
@@ -11,6 +12,7 @@ import aen
 from aen import children
 from aen import datasets
 from aen import evaluation
+from aen import files
 from aen import outcome
 from aen import results
 from aen import search
@@ -186,6 +188,19 @@ def test_a_run_directory_that_cannot_be_made_is_one_line(tmp_path):
   (tmp_path / 'file').touch()
   with pytest.raises(OSError, match='[Nn]ot a directory'):
     start(tmp_path / 'file' / 'run')
+
+
+def test_a_run_directory_that_cannot_be_written_is_one_line(
+  tmp_path, monkeypatch
+):
+  def read_only(*_):
+    raise OSError(errno.EROFS, 'Read-only file system')
+
+  monkeypatch.setattr(files, 'written_text', read_only)
+  with pytest.raises(
+    OSError, match=r'cannot write to .* \(Read-only .*make it'
+  ):
+    start(tmp_path)
 
 
 def test_seeds_decide_and_repeat(tmp_path):
