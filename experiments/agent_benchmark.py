@@ -155,7 +155,6 @@ def measure_others(config: Config, index: np.ndarray) -> list[dict[str, Any]]:
 
 def run(config: Config) -> None:
   """Measures, prints and writes the table."""
-  jax.config.update('jax_numpy_rank_promotion', 'raise')
   names = tuple(aen.SYMMETRIES)[: config.agent.num_bits]
   index, _ = aen.distinct_networks(names, [(28, 28), (20, 20), (20, 20)])
   searches = measure_dqn(config, index)

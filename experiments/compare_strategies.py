@@ -28,7 +28,6 @@ from typing import Any
 import zipfile
 
 from absl import flags
-import jax
 from matplotlib import figure
 import numpy as np
 
@@ -365,7 +364,6 @@ def _write(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
 
 def main(_: list[str]) -> None:
   """Flags to config to one call."""
-  jax.config.update('jax_numpy_rank_promotion', 'raise')
   if not _LANDSCAPES.value:
     raise ValueError(
       '--landscapes must name files made by experiments.landscape, got none'

@@ -105,7 +105,7 @@ class KernelMLP(nn.Module):
       init = nn.initializers.normal(0.05)
       weights = self.param(f'weights_{i}', init, (count,))
       bias = self.param(f'bias_{i}', nn.initializers.zeros, (400,))
-      x = nn.relu(x @ kernel(weights) + bias)
+      x = nn.relu(x @ kernel(weights) + bias[None])
     return nn.Dense(10)(x)
 
 
@@ -175,7 +175,7 @@ class BlockMLP(nn.Module):
       )
       bias = self.param(f'bias_{grids[0]}', nn.initializers.zeros, (400,))
       y = (x[:, moves] @ kernel).reshape(x.shape[0], -1)[:, position]
-      x = nn.relu(y + bias)
+      x = nn.relu(y + bias[None])
     return nn.Dense(10)(x)
 
 
