@@ -3,8 +3,8 @@ r"""Searches for the symmetries that a network for some images should have.
 On handwritten digits that were turned, flipped and scrambled, which are part of
 the installation (two minutes on two cores):
   python -m experiments.search_mlp
-The paper's search on real images, with its Q-network (by default a smaller one,
-whose updates take next to no time):
+The paper's search on real images, with its Q-network (by default a smaller
+one):
   python -m experiments.search_mlp --dataset=g_mnist/aug5 --size=search \
     --head=dense --criterion=accuracy --q_hidden_sizes=400,400,400 \
     --q_batch_size=512

@@ -15,7 +15,6 @@ def paper_lattice():
   return aen.lattice(aen.SYMMETRIES, PAPER_GRIDS)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
   ('grids', 'networks'),
   [

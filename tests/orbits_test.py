@@ -253,7 +253,6 @@ def paper_layer():
   }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('name', aen.SYMMETRIES)
 def test_both_algorithms_agree_with_ours_on_the_papers_layer(name, paper_layer):
   generator = paper_layer[name]
