@@ -283,11 +283,18 @@ def _rolling_mean(values: np.ndarray, window: int) -> np.ndarray:
   return (sums[ends] - sums[starts]) / (ends - starts)
 
 
+_LABEL_WIDTH = 0.06  # of an axis
+
+
 def _mark_changes(ax: axes.Axes, epsilons: np.ndarray) -> None:
-  """Draws a line where ε changes, and its value at the top."""
+  """Draws a line where ε changes, and its value at the top if there is room."""
   starts = np.flatnonzero(np.diff(epsilons, prepend=np.nan) != 0)
+  free = 0.0
   for start in starts:
     ax.axvline(start + 0.5, color=style.PALE, linewidth=0.6, zorder=0)
+    if start < free:
+      continue
+    free = start + _LABEL_WIDTH * epsilons.size
     ax.annotate(
       f'ε {epsilons[start]:.2g}',
       (start + 0.5, 1),
@@ -320,10 +327,10 @@ def opinions(
       places + (i - (len(q_values) - 1) / 2) * height,
       values,
       height,
-      label=textwrap.shorten(' + '.join(on) or 'nothing chosen', 60),
+      label='in ' + textwrap.shorten(' + '.join(on) or 'the empty state', 60),
     )
   ax.set_yticks(places, bits)
   ax.invert_yaxis()
   style.tidy(ax, "The agent's opinions", 'Q-value of toggling it', 'choice')
-  ax.legend(title='in the state', loc='best', fontsize='small')
+  _legend(fig, ax)
   return fig
