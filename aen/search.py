@@ -250,7 +250,7 @@ def _search(
   on_trained: Callable[[Sequence[results.Record]], None] | None,
 ) -> outcome.SearchResult:
   scaling = evaluation.scaling_of(data.train.images)
-  few = _at_most(data, search_images)
+  few = at_most(data, search_images)
   common = dict(
     space=space, memo=memo, children_per_batch=config.children_per_batch
   )
@@ -303,8 +303,14 @@ def _search(
   )
 
 
-def _at_most(data: datasets.Dataset, count: int | None) -> datasets.Dataset:
-  """Keeps a part of the training and validation images, chosen at random."""
+def at_most(data: datasets.Dataset, count: int | None) -> datasets.Dataset:
+  """Keeps a part of the training and validation images, chosen at random.
+
+  Args:
+    data: The images.
+    count: Of training images, at most so many; of validation images a quarter
+      of that. None for all.
+  """
   if count is None:
     return data
 

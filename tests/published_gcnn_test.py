@@ -90,8 +90,20 @@ def test_a_small_table_is_trained_once(launcher, tmp_path, monkeypatch, capsys):
   assert (tmp_path / 'published_gcnn.md').read_text() in first
   with open(tmp_path / 'published_gcnn.csv', newline='') as file:
     rows = list(csv.DictReader(file))
-  assert [row['paper'] for row in rows] == ['90.0', '91.5']
+  assert [row['paper'] for row in rows] == ['90.0', '91.5', '', '']
   assert all(0 <= float(row['ours']) <= 100 for row in rows)
+
+
+def test_comparisons_are_what_the_table_lacks(launcher):
+  turns = 'rotation horizontal_flip vertical_flip'
+  moved = 'random_rotation random_horizontal_flip random_vertical_flip'
+  lacking = {
+    name: [(row.symmetries, row.augmentations) for row in found]
+    for name, rows in launcher.configurations().items()
+    if (found := list(launcher.comparisons(rows)))
+  }
+  assert lacking['cifar10'] == [('', ''), ('', moved), (turns, '')]
+  assert lacking['kmnist'] == [('', ''), ('', moved)]
 
 
 def test_unknown_data_sets_are_refused(launcher):
