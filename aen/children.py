@@ -91,6 +91,7 @@ class ChildData(NamedTuple):
   train: Examples
   validation: Examples
   test: Examples | None = None  # measured after every epoch, never chosen by
+  few: jax.Array | None = None  # bool [N]: test images that count apart, too
   black: jax.Array | float = 0.0  # what augmentations put beyond the borders
 
 
@@ -169,6 +170,7 @@ class ChildResult(NamedTuple):
   validation_accuracy: jax.Array  # float32 [E]
   validation_loss: jax.Array  # float32 [E]
   test_accuracy: jax.Array | None  # float32 [E]
+  few_test_accuracy: jax.Array | None  # float32 [E], on the few
   diverged: jax.Array  # bool []
   params: Any = None  # those of the best validation epoch, on request
 
@@ -216,7 +218,8 @@ def train_child(
 
   def loss_of(params: Any, batch: Examples, key: jax.Array) -> jax.Array:
     noise = _noise(model, key)
-    logits = model.apply({'params': params, **index}, batch.images, **noise)
+    variables = {'params': params, **index}
+    logits: Any = model.apply(variables, batch.images, **noise)
     return _losses(logits, batch.labels).mean()
 
   def step(
@@ -257,9 +260,9 @@ class _Child(NamedTuple):
 
   params: Any
   slots: Any  # of the optimizer
-  diverged: jax.Array = np.False_
+  diverged: jax.Array | np.bool_ = np.False_
   best: Any = None  # parameters of the best validation epoch
-  best_score: jax.Array = np.float32(-1)
+  best_score: jax.Array | np.float32 = np.float32(-1)
 
 
 def _init(
@@ -328,30 +331,36 @@ def _measure(
 ) -> ChildResult:
   variables = {'params': child.params, **index}
 
-  def accuracy_and_loss(examples: Examples) -> tuple[jax.Array, jax.Array]:
+  def right_and_loss(examples: Examples) -> tuple[jax.Array, jax.Array]:
     logits = _in_parts(
       functools.partial(model.apply, variables), examples.images
     )
     right = jnp.argmax(logits, axis=-1) == examples.labels
-    accuracy = right.mean(dtype=jnp.float32)
     loss = _finite(_losses(logits, examples.labels).mean())
     return (
-      jnp.where(child.diverged, 0, accuracy),
+      jnp.where(child.diverged, False, right),
       jnp.where(child.diverged, _LARGEST, loss),
     )
 
-  accuracy, loss = accuracy_and_loss(data.validation)
+  right, loss = right_and_loss(data.validation)
+  test_accuracy = few_test_accuracy = None
+  if data.test is not None:
+    test_right, _ = right_and_loss(data.test)
+    test_accuracy = test_right.mean(dtype=jnp.float32)
+    if data.few is not None:
+      few_test_accuracy = test_right.mean(dtype=jnp.float32, where=data.few)
   return ChildResult(
     train_loss=_finite(train_loss),
-    validation_accuracy=accuracy,
+    validation_accuracy=right.mean(dtype=jnp.float32),
     validation_loss=loss,
-    test_accuracy=accuracy_and_loss(data.test)[0] if data.test else None,
+    test_accuracy=test_accuracy,
+    few_test_accuracy=few_test_accuracy,
     diverged=child.diverged,
   )
 
 
 def _in_parts(
-  apply: Callable[[jax.Array], jax.Array], images: jax.Array
+  apply: Callable[[jax.Array], Any], images: jax.Array
 ) -> jax.Array:
   """Applies a network to all images, not to too many at once."""
   num_parts = -(-len(images) // _MEASURED_AT_ONCE)

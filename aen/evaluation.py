@@ -87,7 +87,9 @@ class Evaluator:
     missing = [r for r in wanted if not self._is_known(r)]
     for batch in self._batches(missing):
       self._train(batch)
-    found = {r: self.memo.get(self._key(*r), self.keep_params) for r in wanted}
+    found: dict[Request, Any] = {
+      r: self.memo.get(self._key(*r), self.keep_params) for r in wanted
+    }
     return [found[request] for request in requests]
 
   def _is_known(self, request: Request) -> bool:
@@ -158,13 +160,14 @@ class Evaluator:
       validation_accuracy=_floats(child.validation_accuracy),
       validation_loss=_floats(child.validation_loss),
       test_accuracy=_floats(child.test_accuracy),
+      few_test_accuracy=_floats(child.few_test_accuracy),
       diverged=bool(child.diverged),
       seconds=seconds,
       params=params,
     )
 
 
-def _floats(curve: np.ndarray | None) -> tuple[float, ...]:
+def _floats(curve: jax.Array | np.ndarray | None) -> tuple[float, ...]:
   return () if curve is None else tuple(float(value) for value in curve)
 
 
@@ -180,7 +183,8 @@ def pack(params: children.Params) -> bytes:
   """Turns parameters into bytes, without pickle."""
   flat = traverse_util.flatten_dict(params, sep='/')
   file = io.BytesIO()
-  np.savez(file, **{name: np.asarray(leaf) for name, leaf in flat.items()})
+  arrays: dict[str, Any] = {n: np.asarray(leaf) for n, leaf in flat.items()}
+  np.savez(file, **arrays)
   return file.getvalue()
 
 
@@ -195,6 +199,7 @@ def make_evaluator(
   scaling: Scaling,
   *,
   measure_test: bool = False,
+  few: np.ndarray | None = None,
   **options: Any,
 ) -> Evaluator:
   """Returns an evaluator that trains on a data set.
@@ -203,18 +208,24 @@ def make_evaluator(
     data: The images.
     scaling: What is done to them first.
     measure_test: Whether to measure the test images too, after every epoch.
+    few: Which of them count apart, too. bool [N]
     **options: The other fields of `Evaluator`.
   """
   splits = [data.train, data.validation] + [data.test] * measure_test
-  examples = (
+  examples = [
     children.Examples(
       jnp.asarray(scaling(split.images)), jnp.asarray(split.labels)
     )
     for split in splits
-  )
+  ]
   black = min(0, data.train.images.min())  # unless the scale begins lower
+  if few is not None:
+    splits.append(data.test.take(np.flatnonzero(few)))
+    few = jnp.asarray(few, bool)
   return Evaluator(
-    data=children.ChildData(*examples, black=float(scaling(black))),
+    data=children.ChildData(*examples)._replace(
+      few=few, black=float(scaling(black))
+    ),
     fingerprint=datasets.fingerprint(*splits),
     **options,
   )

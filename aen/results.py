@@ -20,7 +20,7 @@ from typing import Any
 
 from aen import files
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 WAIT_SECONDS = 30.0  # for another process to finish writing
 MEMORY = ':memory:'
 
@@ -58,6 +58,7 @@ class Record:
     validation_accuracy: After each epoch.
     validation_loss: After each epoch.
     test_accuracy: After each epoch; empty if it was not measured.
+    few_test_accuracy: The same on some of the test images, counted apart.
     diverged: Whether the parameters stopped being finite.
     seconds: Its share of the wall time.
     params: The best epoch's parameters as bytes, if they were kept.
@@ -70,6 +71,7 @@ class Record:
   validation_accuracy: tuple[float, ...]
   validation_loss: tuple[float, ...]
   test_accuracy: tuple[float, ...]
+  few_test_accuracy: tuple[float, ...]
   diverged: bool
   seconds: float
   params: bytes | None = dataclasses.field(default=None, repr=False)
@@ -80,6 +82,7 @@ _CURVES = (
   'validation_accuracy',
   'validation_loss',
   'test_accuracy',
+  'few_test_accuracy',
 )
 _KEY = tuple(field.name for field in dataclasses.fields(ChildKey))
 COLUMNS = (
@@ -98,8 +101,13 @@ CREATE TABLE IF NOT EXISTS results (
   validation_accuracy TEXT NOT NULL, validation_loss TEXT NOT NULL,
   test_accuracy TEXT NOT NULL, diverged INTEGER NOT NULL,
   seconds REAL NOT NULL, params BLOB,
+  few_test_accuracy TEXT NOT NULL DEFAULT '[]',
   PRIMARY KEY ({', '.join(_KEY)})) WITHOUT ROWID
 """
+# What each older format lacks.
+_MIGRATIONS = {
+  1: "ALTER TABLE results ADD few_test_accuracy TEXT NOT NULL DEFAULT '[]'"
+}
 
 
 class Results:
@@ -210,7 +218,7 @@ class Results:
 
   def _prepare(self) -> None:
     version = self._run('PRAGMA user_version').fetchone()[0]
-    if version not in (0, SCHEMA_VERSION):
+    if version not in (0, *_MIGRATIONS, SCHEMA_VERSION):
       raise ResultsError(
         f'{self.path} was written by another version of aen (its format is'
         f' {version}, this one reads {SCHEMA_VERSION}); choose another run'
@@ -221,10 +229,12 @@ class Results:
       raise sqlite3.DatabaseError(damage)
     self._run('PRAGMA journal_mode = WAL')
     self._run('PRAGMA synchronous = NORMAL')
-    if version == 0:
-      with self._transaction():
-        self._run(_SCHEMA)
-        self._run(f'PRAGMA user_version = {SCHEMA_VERSION}')
+    if version != SCHEMA_VERSION:
+      with self._transaction():  # in which no other process can do the same
+        version = self._run('PRAGMA user_version').fetchone()[0]
+        if version != SCHEMA_VERSION:
+          self._run(_MIGRATIONS.get(version, _SCHEMA))
+          self._run(f'PRAGMA user_version = {SCHEMA_VERSION}')
 
   def _run(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
     with self._explained():
@@ -286,7 +296,7 @@ def _as_row(record: Record) -> tuple[Any, ...]:
 def _as_record(row: Sequence[Any]) -> Record:
   network, data, recipe, seed, symmetries, num_weights, *rest = row
   *curves, diverged, seconds, params = rest
-  return Record(
+  fields: list[Any] = [
     ChildKey(network, data, recipe, int(seed)),
     symmetries,
     int(num_weights),
@@ -294,7 +304,8 @@ def _as_record(row: Sequence[Any]) -> Record:
     bool(int(diverged)),
     float(seconds),
     params,
-  )
+  ]
+  return Record(*fields)
 
 
 def _from_csv(line: Sequence[str], where: str) -> Record:

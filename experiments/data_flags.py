@@ -1,11 +1,13 @@
 """Flags of all experiments on images: which images, and where results go."""
 
+import dataclasses
 import pathlib
 
 from absl import flags
 
 import aen
 from aen import datasets
+from experiments import place_flags
 
 _DATASET = flags.DEFINE_string(
   'dataset',
@@ -17,8 +19,8 @@ _SIZE = flags.DEFINE_enum(
   'size',
   None,
   list(datasets.PAPER_SIZES),
-  "How many images, as in one of the paper's experiments; the flags below"
-  ' override it.',
+  "How many images, as in one of the paper's experiments;"
+  ' --num_train, --num_validation and --num_test override it.',
 )
 _NUM_TRAIN = flags.DEFINE_integer(
   'num_train', None, 'Training images; all by default.', lower_bound=2
@@ -31,18 +33,6 @@ _NUM_VALIDATION = flags.DEFINE_integer(
 )
 _NUM_TEST = flags.DEFINE_integer(
   'num_test', None, 'Test images; all by default.', lower_bound=1
-)
-_RAW_DIR = flags.DEFINE_string(
-  'raw_dir',
-  None,
-  'Directory of official files, <raw_dir>/<name>/<file>; by default the'
-  ' environment variable AEN_RAW_DIR. Without it TFDS downloads.',
-)
-_DATA_DIR = flags.DEFINE_string(
-  'data_dir', None, 'Where TFDS keeps data, by default ~/tensorflow_datasets.'
-)
-_PARTIAL = flags.DEFINE_bool(
-  'partial', False, 'Accept a part of a data set where the whole is missing.'
 )
 _RUN_DIR = flags.DEFINE_string(
   'run_dir',
@@ -74,7 +64,5 @@ def load_data(dataset: str | None = None) -> datasets.Dataset:
     num_train=_NUM_TRAIN.value,
     num_validation=_NUM_VALIDATION.value,
     num_test=_NUM_TEST.value,
-    raw_dir=_RAW_DIR.value,
-    data_dir=_DATA_DIR.value,
-    partial=_PARTIAL.value,
+    **dataclasses.asdict(place_flags.places()),
   )

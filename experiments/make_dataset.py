@@ -16,6 +16,7 @@ from absl import flags
 
 from aen import datasets
 from experiments import launch
+from experiments import place_flags
 
 _DATASET = flags.DEFINE_multi_string(
   'dataset',
@@ -33,20 +34,8 @@ _FORMAT = flags.DEFINE_enum(
 _FIGURES = flags.DEFINE_bool(
   'figures', False, 'Draw the sample figures of G-data sets in --output_dir.'
 )
-_RAW_DIR = flags.DEFINE_string(
-  'raw_dir',
-  None,
-  'Directory of official files, <raw_dir>/<name>/<file>; by default the'
-  ' environment variable AEN_RAW_DIR. Without it TFDS downloads.',
-)
-_DATA_DIR = flags.DEFINE_string(
-  'data_dir', None, 'Where TFDS keeps data, by default ~/tensorflow_datasets.'
-)
 _OUTPUT_DIR = flags.DEFINE_string(
   'output_dir', 'datasets', 'Where .npz files and figures are written.'
-)
-_PARTIAL = flags.DEFINE_bool(
-  'partial', False, 'Accept a part of a set; the file name then says so.'
 )
 _MAX_EXAMPLES = flags.DEFINE_integer(
   'max_examples',
@@ -100,11 +89,7 @@ def main(_: Sequence[str]) -> None:
     format=_FORMAT.value,
     figures=_FIGURES.value,
     output_dir=_OUTPUT_DIR.value,
-    places=datasets.Places(
-      raw_dir=_RAW_DIR.value,
-      data_dir=_DATA_DIR.value,
-      partial=_PARTIAL.value,
-    ),
+    places=place_flags.places(),
     max_examples=_MAX_EXAMPLES.value,
   )
   for path in make(config):

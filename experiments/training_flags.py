@@ -41,6 +41,12 @@ _INITIALIZER = flags.DEFINE_enum(
   'How hidden kernels start: uniform by the fan-in, normal by the fan-in'
   ' (lecun, he), or as in the published code, uniform by the number of orbits.',
 )
+_FRESH_ORDER = flags.DEFINE_bool(
+  'fresh_order',
+  children.Recipe.fresh_order,
+  "Whether the images' order is new in every epoch, or, as in the published"
+  " code, the first epoch's.",
+)
 _CRITERION = flags.DEFINE_enum(
   'criterion',
   'likelihood',
@@ -66,6 +72,7 @@ def make_recipe(num_images: int) -> children.Recipe:
     learning_rate=_LEARNING_RATE.value,
     momentum=_MOMENTUM.value,
     initializer=_INITIALIZER.value,
+    fresh_order=_FRESH_ORDER.value,
     criterion=_CRITERION.value,
     **given,
   )

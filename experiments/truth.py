@@ -35,6 +35,8 @@ from aen import outcome
 from aen import search
 from aen import spaces
 from experiments import launch
+from experiments import place_flags
+from experiments import published_mlp
 
 _BASE = flags.DEFINE_string(
   'base', 'g_digits', "Which images are moved, such as 'g_digits', 'g_mnist'."
@@ -46,9 +48,6 @@ _GAINS = flags.DEFINE_list(
   'gains',
   [],
   "Of g_mnist and g_fashion_mnist: where to ask for the paper's gains.",
-)
-_RAW_DIR = flags.DEFINE_string(
-  'raw_dir', None, 'Directory of official files, if any are needed.'
 )
 _NUM_SEEDS = flags.DEFINE_integer(
   'num_seeds', 5, 'Searches for each planted symmetry.', lower_bound=0
@@ -66,7 +65,7 @@ _TOP = flags.DEFINE_integer(
   'top', 8, 'How many of the best networks are retrained.', lower_bound=1
 )
 _RETRAIN_SEEDS = flags.DEFINE_integer(
-  'retrain_seeds', 5, 'With how many seeds they are.', lower_bound=2
+  'retrain_seeds', 5, 'Children per network in retraining.', lower_bound=2
 )
 _OUT = flags.DEFINE_string('out', 'runs/truth', 'Where truth.csv is written.')
 
@@ -99,19 +98,14 @@ COLUMNS = (
 )
 
 
-# By how many points the network with a row's own symmetry beats the one without
-# any, in the paper's tables of single symmetries (columns Eq6…Eq12 read as what
-# they are).
-PAPER_GAINS = {
-  'g_mnist': (
-    *(3.7, 1.8, 0.9, -14.0, -30.9, 1.1),
-    *(1.7, 0.8, 0.9, 1.8, 0.0, 1.2),
-  ),
-  'g_fashion_mnist': (
-    *(5.7, 1.6, 2.2, -12.2, -9.9, -0.1),
-    *(2.9, 2.7, 0.0, -0.6, -1.1, -0.2),
-  ),
-}
+def paper_gains(base: str) -> np.ndarray:
+  """By how many points a symmetry helps on images moved by it, in the paper.
+
+  Returns:
+    For each of the twelve, the network that has it less the one without any.
+  """
+  table = published_mlp.table(base, published_mlp.SINGLE)
+  return (np.diagonal(table) - table[:, 0])[1:]
 
 
 def questions(
@@ -120,7 +114,7 @@ def questions(
   """Lists what to ask, seed by seed, so that a part of it is a fair part."""
   yield Question('square', 'tic_tac_toe', 0)
   for base in gains:
-    for name, gain in zip(aen.SYMMETRIES, PAPER_GAINS[base], strict=True):
+    for name, gain in zip(aen.SYMMETRIES, paper_gains(base), strict=True):
       if gain > 0:
         yield Question('gain', f'{base}/{name}', 0)
   for seed in range(max(num_seeds, num_shuffled)):
@@ -145,7 +139,7 @@ def load(question: Question) -> datasets.Dataset:
   data = aen.load_dataset(
     f'{base}/iaug{bit}_group',
     seed=question.seed,
-    raw_dir=_RAW_DIR.value,
+    **dataclasses.asdict(place_flags.places()),
     **sizes,
   )
   return shuffled(data) if question.kind == 'shuffled' else data

@@ -432,3 +432,19 @@ def test_children_are_divided_among_devices():
   assert run.returncode == 0, run.stderr
   here = train([0, 3, 5, 9, 2], [0, 1, 2, 3, 4])
   np.testing.assert_allclose(json.loads(run.stdout), here.train_loss, rtol=2e-4)
+
+
+def test_few_test_images_count_apart_and_change_nothing_else():
+  whole = data(with_test=True)
+  few = np.arange(30) < 10
+  apart = whole._replace(
+    test=children.Examples(*(part[:10] for part in whole.test))
+  )
+  both = train([1], [0], data=whole._replace(few=jnp.asarray(few)))
+  np.testing.assert_array_equal(
+    both.few_test_accuracy, train([1], [0], data=apart).test_accuracy
+  )
+  without = train([1], [0], data=whole)
+  assert without.few_test_accuracy is None
+  for name in ('train_loss', 'validation_loss', 'test_accuracy'):
+    np.testing.assert_array_equal(getattr(both, name), getattr(without, name))

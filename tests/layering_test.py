@@ -37,6 +37,7 @@ WALK = (
   'outcome',
   'runs',
   'survey',
+  'tables',
   'search',
   'report',
 )

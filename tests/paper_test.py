@@ -1,8 +1,8 @@
 """The paper's numbers for weights, compared with ours.
 
 The paper truncates, counts the dense head of 400 × 10 and prints the columns
-Eq6…Eq12 in another order than the rows IAug6…IAug12; `NETWORK_OF_COLUMN` undoes
-that.
+Eq6…Eq12 in another order than the rows IAug6…IAug12;
+`published_mlp.NETWORK_OF_COLUMN` undoes that.
 """
 
 import json
@@ -12,12 +12,9 @@ import pathlib
 import pytest
 
 import aen
-from tests import launchers
+from experiments import published_mlp
 
 HEAD = 400 * 10
-
-# Column Eq(k) of the paper is the network equivariant to symmetry number …
-NETWORK_OF_COLUMN = (1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 6, 7)
 
 ORBITS = {  # symmetry -> orbits of 784×400 and of 400×400
   (): (313600, 160000),
@@ -65,7 +62,9 @@ def names_of_columns(bits):
   """Returns the symmetries of a printed bit vector over columns Eq1…Eq12."""
   names = list(aen.SYMMETRIES)
   return tuple(
-    names[NETWORK_OF_COLUMN[k] - 1] for k, bit in enumerate(bits) if bit == '1'
+    names[published_mlp.NETWORK_OF_COLUMN[k] - 1]
+    for k, bit in enumerate(bits)
+    if bit == '1'
   )
 
 
@@ -140,8 +139,30 @@ def test_these_are_the_numbers_of_the_paper():
     ):
       assert [int(bit) for bit in bits] == row['state']
       assert float(millions) == row['params_millions']
-  for dataset, gains in launchers.load('truth').PAPER_GAINS.items():
-    for bit, gain in enumerate(gains, start=1):
-      row = paper['single_symmetry'][dataset][f'IAug{bit}']
-      column = NETWORK_OF_COLUMN.index(bit) + 1
-      assert row[column] - row[0] == pytest.approx(gain)
+  for cell in published_mlp.printed():
+    kind = 'multiple_symmetries'
+    if cell.config.startswith('i'):
+      kind = 'single_symmetry'
+    config = cell.config.replace('aug', 'Aug').replace('i', 'I')
+    column = paper[kind]['columns'].index(cell.column)
+    assert paper[kind][cell.base][config][column] == cell.test_accuracy
+    if cell.column == published_mlp.AEN:
+      bits = ''.join(map(str, paper['top_states'][cell.base][config]['state']))
+      assert ' '.join(names_of_columns(bits)) == cell.symmetries
+
+
+def test_every_cell_has_its_true_meaning():
+  cells = list(published_mlp.printed())
+  assert len(cells) == 2 * (13 * 13 + 6 * 14)
+  for cell in cells:
+    if cell.column != published_mlp.AEN:
+      number = int(cell.column[2:])
+      bits = ''.join('1' if k + 1 == number else '0' for k in range(12))
+      assert ' '.join(names_of_columns(bits)) == cell.symmetries
+
+
+@pytest.mark.parametrize('base', published_mlp.BASES)
+def test_networks_suit_their_own_images_once_the_columns_are_put_right(base):
+  table = published_mlp.table(base, published_mlp.SINGLE)
+  assert published_mlp.diagonal_p(table) < 0.05
+  assert published_mlp.diagonal_p(published_mlp.literally(table)) > 0.3

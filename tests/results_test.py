@@ -20,6 +20,7 @@ RECORD = results.Record(
   validation_accuracy=(0.25, 0.5),
   validation_loss=(1.25, 3.4e38),
   test_accuracy=(),
+  few_test_accuracy=(),
   diverged=True,
   seconds=0.25,
 )
@@ -93,11 +94,11 @@ def test_csv_goes_out_and_comes_in_again(tmp_path):
   ('old', 'new', 'message'),
   [
     ('network,', 'net,', 'expected the columns network'),
-    ('63440', 'many', 'line 2: expected 12 columns'),
+    ('63440', 'many', 'line 2: expected 13 columns'),
     ('"[0.25, 0.5]"', '"[0.25, NaN]"', 'validation_accuracy holds values'),
     ('"[0.25, 0.5]"', '"[0.25, 50.0]"', 'validation_accuracy holds values'),
     ('"[0.25, 0.5]"', '"[0.25]"', 'different numbers of epochs'),
-    (',0.25\n', '\n', 'line 2: expected 12 columns'),
+    (',0.25\n', '\n', 'line 2: expected 13 columns'),
   ],
 )
 def test_a_wrong_csv_is_refused_whole(tmp_path, old, new, message):
@@ -141,6 +142,30 @@ def test_another_versions_file_is_refused(tmp_path):
   connection.close()
   with pytest.raises(results.ResultsError, match='format is 99'):
     results.Results(path)
+
+
+def test_an_older_file_is_read_and_written(tmp_path):
+  path = tmp_path / 'results.sqlite'
+  older = [c for c in results.COLUMNS if c != 'few_test_accuracy']
+  connection = sqlite3.connect(path)
+  connection.execute(
+    f'CREATE TABLE results ({", ".join(older)}, params,'
+    ' PRIMARY KEY (network, data, recipe, seed)) WITHOUT ROWID'
+  )
+  row = results._as_row(RECORD)
+  known = [row[results.COLUMNS.index(c)] for c in older]
+  connection.execute(
+    f'INSERT INTO results VALUES ({", ".join("?" * len(known))}, NULL)', known
+  )
+  connection.execute('PRAGMA user_version = 1')
+  connection.commit()
+  connection.close()
+  (newer,) = records(1, 20, few_test_accuracy=(0.5, 0.75))
+  for _ in range(2):
+    with results.Results(path) as memo:
+      assert memo.get(RECORD.key) == RECORD
+      memo.put([newer])
+      assert memo.get(newer.key) == newer
 
 
 def test_a_locked_file_is_one_line(tmp_path, monkeypatch):

@@ -342,6 +342,7 @@ def test_a_score_is_that_of_the_best_epoch():
     validation_accuracy=(0.5, 0.75, 0.75),
     validation_loss=(0.4, 0.7, 0.5),
     test_accuracy=(),
+    few_test_accuracy=(),
     diverged=False,
     seconds=1.0,
   )
