@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import contextlib
 import csv
 import dataclasses
+import gzip
+import io
 import json
 import math
 import os
@@ -187,11 +189,15 @@ class Results:
     self._run('VACUUM')
 
   def export_csv(self, path: str | os.PathLike[str]) -> None:
-    """Writes all results, without parameters, in the order of their keys."""
+    """Writes all results, without parameters, in the order of their keys.
+
+    A file whose name ends in .gz is compressed; the same results give the same
+    bytes.
+    """
     rows = self._run(
       f'SELECT {", ".join(COLUMNS)} FROM results ORDER BY {", ".join(_KEY)}'
     )
-    with files.written_text(path) as file:
+    with _written_csv(path) as file:
       writer = csv.writer(file, lineterminator='\n')
       writer.writerow(COLUMNS)
       writer.writerows(rows)
@@ -202,7 +208,8 @@ class Results:
     Returns:
       The number of results in the file.
     """
-    with open(path, newline='', encoding='utf-8') as file:
+    opened = gzip.open if _is_compressed(path) else open
+    with opened(path, 'rt', newline='', encoding='utf-8') as file:
       lines = csv.reader(file)
       header = next(lines, [])
       if tuple(header) != COLUMNS:
@@ -261,6 +268,24 @@ class Results:
       raise ResultsError(
         f'{self.path}: {error}; {_advice(str(error))}'
       ) from error
+
+
+def _is_compressed(path: str | os.PathLike[str]) -> bool:
+  return pathlib.Path(path).suffix == '.gz'
+
+
+@contextlib.contextmanager
+def _written_csv(path: str | os.PathLike[str]) -> Iterator[io.TextIOWrapper]:
+  if not _is_compressed(path):
+    with files.written_text(path) as file:
+      yield file
+    return
+  with (
+    files.written_whole(path) as whole,
+    gzip.GzipFile('', 'wb', fileobj=whole, mtime=0) as packed,
+    io.TextIOWrapper(packed, encoding='utf-8', newline='') as file,
+  ):
+    yield file
 
 
 def _advice(message: str) -> str:

@@ -77,16 +77,19 @@ def test_a_batch_is_stored_whole_or_not_at_all():
   assert len(memo) == 3
 
 
-def test_csv_goes_out_and_comes_in_again(tmp_path):
+@pytest.mark.parametrize('ending', ['csv', 'csv.gz'])
+def test_csv_goes_out_and_comes_in_again(tmp_path, ending):
   memo, copy = results.Results(), results.Results()
   memo.put([*records(3), *records(2, 9, test_accuracy=(0.5, 1.0))])
-  memo.export_csv(tmp_path / 'a.csv')
-  assert copy.import_csv(tmp_path / 'a.csv') == 5
-  copy.export_csv(tmp_path / 'b.csv')
-  assert (tmp_path / 'a.csv').read_bytes() == (tmp_path / 'b.csv').read_bytes()
+  first, second = tmp_path / f'a.{ending}', tmp_path / f'b.{ending}'
+  memo.export_csv(first)
+  assert copy.import_csv(first) == 5
+  copy.export_csv(second)
+  assert first.read_bytes() == second.read_bytes()
+  assert first.read_bytes().startswith(b'\x1f\x8b') == ending.endswith('gz')
   for record in records(3):
     assert copy.get(record.key) == record
-  assert copy.import_csv(tmp_path / 'a.csv') == 5
+  assert copy.import_csv(first) == 5
   assert len(copy) == 5
 
 

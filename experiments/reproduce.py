@@ -1,0 +1,336 @@
+r"""Reproduces the paper's MLP results, in one command.
+
+In turn: the tables of networks with one symmetry ('tables'); every network of
+the twelve data sets Aug0 to Aug5 of both bases ('landscapes'); the paper's
+search on each ('searches'); the networks that it found, the best of all, and
+those that the data were made with, trained at the paper's size ('networks');
+and the same with as many weights as a plain network, with an invariant head,
+and on images moved by exact symmetries ('lessons').
+
+  python -m experiments.reproduce --raw_dir=path/to/files
+
+A run that was stopped goes on when the same command is given again; so does one
+on another machine, because what is in --results counts as known. Four hours on
+two cores from nothing. `python -m experiments.results_page` then writes the
+page. Do the numbers come again? This trains three children anew:
+  python -m experiments.reproduce --raw_dir=path/to/files --verify=3
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import csv
+import dataclasses
+import pathlib
+import time
+from typing import Any
+
+from absl import flags
+import numpy as np
+
+import aen
+from aen import datasets
+from aen import dqn
+from aen import evaluation
+from aen import files
+from aen import landscapes
+from aen import results
+from aen import runs
+from aen import spaces
+from aen import strategies
+from aen import survey
+from aen import tables
+from aen.strategies import comparing
+from experiments import launch
+from experiments import place_flags
+from experiments import published_mlp
+
+_STAGE = flags.DEFINE_multi_enum(
+  'stage',
+  ['tables', 'landscapes', 'searches', 'networks', 'lessons'],
+  ['tables', 'landscapes', 'searches', 'networks', 'lessons'],
+  'What to do, in this order.',
+)
+_BASE = flags.DEFINE_multi_enum(
+  'base', published_mlp.BASES, published_mlp.BASES, 'Which images are moved.'
+)
+_NUM_SEEDS = flags.DEFINE_integer(
+  'num_seeds', 3, 'Children of each network.', lower_bound=1
+)
+_TOP = flags.DEFINE_integer(
+  'top', 4, 'How many networks of a search are trained again.', lower_bound=1
+)
+_VERIFY = flags.DEFINE_integer(
+  'verify', 0, 'Only train so many known children anew.', lower_bound=0
+)
+_RESULTS = flags.DEFINE_string(
+  'results', 'results/mlp', 'Where results are kept that count as known.'
+)
+_RUN_DIR = flags.DEFINE_string(
+  'run_dir', 'runs/reproduce', 'Where the memo is kept.'
+)
+_AGENT: dict[str, Any] = {}  # the paper's
+_SEARCH_RECIPE = aen.Recipe(epochs=4, criterion='accuracy')
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+  """A child in one of the tables."""
+
+  role: str  # why it was trained
+  child: tables.Judged
+
+
+@dataclasses.dataclass(frozen=True)
+class Workshop:
+  """What all stages share."""
+
+  memo: results.Results
+  run_dir: pathlib.Path
+  results: pathlib.Path
+
+  def measure(
+    self, name: str, networks: dict[str, Sequence[str]], **options: object
+  ) -> list[Line]:
+    """Trains networks, by their roles, at the paper's size."""
+    seeds = range(_NUM_SEEDS.value)
+    total = len(networks) * len(seeds)
+    with evaluation.Watch(name, total) as watch:
+      judged = published_mlp.measure(
+        name,
+        list(networks.values()),
+        seeds,
+        published_mlp.RECIPE,
+        self.memo,
+        place_flags.places(),
+        watch,
+        **options,
+      )
+    roles = [role for role in networks for _ in seeds]
+    return [Line(*pair) for pair in zip(roles, judged, strict=True)]
+
+  def write(self, stage: str, lines: Sequence[Line]) -> None:
+    """Keeps what is known so far, as a table and as a memo."""
+    fields = [field.name for field in dataclasses.fields(tables.Judged)]
+    with files.written_text(self.results / f'{stage}.csv') as file:
+      writer = csv.DictWriter(file, ['role', *fields], lineterminator='\n')
+      writer.writeheader()
+      for line in lines:
+        writer.writerow({'role': line.role} | dataclasses.asdict(line.child))
+    self.memo.export_csv(self.results / 'children.csv.gz')
+
+
+def main(_: Sequence[str]) -> None:
+  """Does what is not done yet, stage by stage."""
+  run_dir = runs.open_run(_RUN_DIR.value, {'experiment': 'reproduce'})
+  known = pathlib.Path(_RESULTS.value)
+  with launch.resumable(), results.Results(run_dir / 'results.sqlite') as memo:
+    if (known / 'children.csv.gz').exists():
+      memo.import_csv(known / 'children.csv.gz')
+    workshop = Workshop(memo, run_dir, known)
+    if _VERIFY.value:
+      verify(workshop, _VERIFY.value)
+      return
+    for stage in _STAGE.value:
+      start = time.perf_counter()
+      STAGES[stage](workshop)
+      print(f'{stage}: {time.perf_counter() - start:.0f} s', flush=True)
+
+
+def make_tables(workshop: Workshop) -> None:
+  """The paper's tables; several seeds where it tells of searches."""
+  lines: list[Line] = []
+  networks = {
+    ' '.join(names) or 'plain': names for names in published_mlp.NETWORKS
+  }
+  for base in _BASE.value:
+    for config in (*published_mlp.SINGLE, *published_mlp.MULTIPLE):
+      lines += workshop.measure(f'{base}/{config}', networks)
+      workshop.write('tables', lines)
+
+
+def make_landscapes(workshop: Workshop) -> None:
+  """Every network of every data set that the paper searches."""
+  for name in _searched():
+    path = _landscape_path(workshop, name)
+    seeds = range(_NUM_SEEDS.value)
+    if path.exists() and len(landscapes.load(path).seeds) >= len(seeds):
+      continue
+    data = load_for_search(name)
+    survey.survey(
+      data,
+      spaces.mlp_space(data.image_shape, data.num_classes, head='dense'),
+      _SEARCH_RECIPE,
+      seeds,
+      workshop.run_dir / 'landscapes',
+    ).save(path)
+    print(f'wrote {path}', flush=True)
+
+
+def load_for_search(name: str) -> datasets.Dataset:
+  """Loads the paper's sizes, with enough test images to judge by."""
+  places = dataclasses.asdict(place_flags.places())
+  return aen.load_dataset(name, size='search', num_test=2000, **places)
+
+
+def _searched() -> Iterator[str]:
+  for base in _BASE.value:
+    for config in published_mlp.MULTIPLE:
+      yield f'{base}/{config}'
+
+
+def _landscape_path(workshop: Workshop, name: str) -> pathlib.Path:
+  folder = workshop.results / 'landscapes'
+  folder.mkdir(parents=True, exist_ok=True)
+  return folder / f'{name.replace("/", "_")}.npz'
+
+
+def make_searches(workshop: Workshop) -> None:
+  """The paper's search, on what every network turned out to be worth."""
+  for name in _searched():
+    landscape = landscapes.load(_landscape_path(workshop, name))
+    trace(workshop, landscape)
+
+
+def trace(
+  workshop: Workshop, landscape: landscapes.Landscape
+) -> strategies.Trace:
+  """Returns what the search proposed, [T]; searches if nobody did."""
+  path = workshop.results / 'searches' / _file_name(landscape)
+  if not path.exists():
+    steps = dqn.DQNConfig(**_AGENT).max_steps
+    strategy = strategies.make(
+      'dqn',
+      len(landscape.symmetries),
+      index=landscape.index,
+      epochs=landscape.validation.shape[-1],
+      **_AGENT,
+    )
+    found = comparing.search_landscape(
+      strategy, landscape, np.array([0]), steps, vectorised=False
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with files.written_whole(path) as file:
+      np.savez_compressed(file, **found._asdict())
+    print(f'wrote {path}', flush=True)
+  with np.load(path, allow_pickle=False) as stored:
+    return strategies.Trace(
+      *(stored[field].ravel() for field in strategies.Trace._fields)
+    )
+
+
+def _file_name(landscape: landscapes.Landscape) -> str:
+  name = landscape.name.replace('/', '_')
+  return f'{name}-{landscape.fingerprint[:12]}.npz'
+
+
+def make_networks(workshop: Workshop) -> None:
+  """What was found, what is best, and what the data were made with."""
+  lines: list[Line] = []
+  for name in _searched():
+    lines += workshop.measure(name, chosen(workshop, name))
+    workshop.write('networks', lines)
+
+
+def chosen(workshop: Workshop, name: str) -> dict[str, tuple[str, ...]]:
+  """Returns the networks of a data set to look at closer, by role."""
+  landscape = landscapes.load(_landscape_path(workshop, name))
+  base, config = name.split('/')
+  found = top_networks(trace(workshop, landscape), landscape, _TOP.value)
+  best = np.argsort(-landscape.values('validation'), kind='stable')
+  roles = {f'search {i}': n for i, n in enumerate(found, start=1)}
+  roles |= {f'best {i}': int(n) for i, n in enumerate(best[: _TOP.value], 1)}
+  (paper,) = (
+    cell.symmetries.split()
+    for cell in published_mlp.printed()
+    if (cell.base, cell.config) == (base, config)
+    and cell.column == published_mlp.AEN
+  )
+  return {
+    **{role: names_of(landscape, network) for role, network in roles.items()},
+    'paper': tuple(paper),
+    'generating': datasets.CONFIGS[config].symmetries,
+    'plain': (),
+  }
+
+
+def top_networks(
+  found: strategies.Trace, landscape: landscapes.Landscape, count: int
+) -> list[int]:
+  """Returns the networks that a search saw do best, the first of equals."""
+  order = np.argsort(-found.values, kind='stable')
+  used = [n for n in order if found.states[n] != strategies.NO_STATE]
+  networks = landscape.index[found.states[used]]
+  return [int(network) for network in dict.fromkeys(networks.tolist())][:count]
+
+
+def names_of(landscape: landscapes.Landscape, network: int) -> tuple[str, ...]:
+  """Returns the shortest names of a network."""
+  state = int(landscape.representatives[network])
+  return tuple(
+    name for k, name in enumerate(landscape.symmetries) if state >> k & 1
+  )
+
+
+def make_lessons(workshop: Workshop) -> None:
+  """Is it the symmetry, or fewer weights? The head? The way data are made?"""
+  lines: list[Line] = []
+  for name in _searched():
+    roles = chosen(workshop, name)
+    pair = {role: roles[role] for role in ('plain', 'search 1')}
+    for title, kind, options in (
+      ('invariant head', name, {'head': 'invariant'}),
+      ('exact moves', f'{name}_group', {}),
+    ):
+      found = workshop.measure(kind, pair, **options)
+      lines += [Line(f'{line.role}, {title}', line.child) for line in found]
+    wide = aen.EquivariantMLP(
+      pair['search 1'], in_shape=(28, 28), width_matched=True
+    )
+    lines += workshop.measure(
+      name,
+      {'search 1, as many weights': pair['search 1']},
+      features=wide.widths(),
+    )
+    workshop.write('lessons', lines)
+
+
+STAGES = {
+  'tables': make_tables,
+  'landscapes': make_landscapes,
+  'searches': make_searches,
+  'networks': make_networks,
+  'lessons': make_lessons,
+}
+
+
+def verify(workshop: Workshop, count: int) -> None:
+  """Trains known children anew, from nothing, and compares every number."""
+  with open(workshop.results / 'tables.csv', newline='') as file:
+    rows = list(csv.DictReader(file))
+  picked = np.random.default_rng(0).choice(len(rows), count, replace=False)
+  for row in (rows[i] for i in picked):
+    names = tuple(row['symmetries'].split())
+    (again,) = published_mlp.measure(
+      row['dataset'],
+      [names],
+      [int(row['seed'])],
+      published_mlp.RECIPE,
+      results.Results(),
+      place_flags.places(),
+      lambda records: None,
+    )
+    same = all(
+      str(getattr(again, name)) == row[name]
+      for name in ('published', 'honest', 'validation', 'weights')
+    )
+    print(
+      f'{row["dataset"]}, {row["symmetries"] or "plain"}, seed {row["seed"]}:'
+      f' {100 * float(row["published"]):.1f} % and'
+      f' {100 * float(row["honest"]):.2f} %,'
+      f' {"the same" if same else f"now {again}"}',
+      flush=True,
+    )
+
+
+if __name__ == '__main__':
+  launch.run(main)

@@ -1,0 +1,110 @@
+"""The whole reproduction, small: stopped, gone on with, and done again."""
+
+import csv
+
+from absl.testing import flagsaver
+import numpy as np
+import pytest
+
+import aen
+from aen import children
+from aen import landscapes
+from aen import strategies
+from tests import launchers
+
+
+@pytest.fixture
+def launcher():
+  return launchers.load('reproduce')
+
+
+def make_landscape():
+  """Four states of two symmetries that are three networks."""
+  return landscapes.Landscape(
+    name='g_mnist/aug1',
+    symmetries=('rotation', 'vertical_flip'),
+    index=np.array([0, 1, 2, 2]),
+    representatives=np.array([0, 1, 2]),
+    closures=np.array([0, 1, 3]),
+    weights=np.array([9, 5, 3]),
+    seeds=np.array([0]),
+    validation=np.array([[[0.1, 0.2]], [[0.5, 0.4]], [[0.3, 0.3]]]),
+    test=np.array([[[0.1, 0.2]], [[0.5, 0.4]], [[0.3, 0.3]]]),
+    seconds=np.ones((3, 1)),
+  )
+
+
+def test_the_top_networks_are_the_best_seen_each_once(launcher):
+  trace = strategies.Trace(
+    states=np.array([0, 3, 2, 1, strategies.NO_STATE]),
+    epochs=np.array([2, 2, 2, 2, 0]),
+    values=np.array([0.2, 0.3, 0.3, 0.5, 9.0], np.float32),
+  )
+  landscape = make_landscape()
+  found = launcher.top_networks(trace, landscape, 2)
+  assert found == [1, 2]
+  names = [launcher.names_of(landscape, network) for network in found]
+  assert names == [('rotation',), ('vertical_flip',)]
+
+
+def few_images(name):
+  return aen.load_dataset(
+    f'g_digits/{name.split("/")[1]}', num_train=64, num_test=20
+  )
+
+
+@pytest.fixture
+def small(launcher, tmp_path, monkeypatch):
+  """One base, two data sets of few images, a short search."""
+  published, recipe = launcher.published_mlp, children.Recipe(epochs=1)
+  for name, value in (
+    ('SINGLE', ('iaug1',)),
+    ('MULTIPLE', ('aug1',)),
+    ('NETWORKS', ((), ('rotation',))),
+    ('RECIPE', recipe),
+    ('load', lambda name, _: (few_images(name), np.arange(20) < 5)),
+  ):
+    monkeypatch.setattr(published, name, value)
+  agent = {'hidden_sizes': (4,), 'batch_size': 4, 'max_steps': 10}
+  monkeypatch.setattr(launcher, '_AGENT', agent)
+  monkeypatch.setattr(launcher, '_SEARCH_RECIPE', recipe)
+  monkeypatch.setattr(launcher, 'load_for_search', few_images)
+  with flagsaver.flagsaver(
+    run_dir=str(tmp_path / 'run'),
+    results=str(tmp_path / 'results'),
+    base=['g_mnist'],
+    num_seeds=1,
+    top=1,
+  ):
+    yield tmp_path
+
+
+def contents(folder):
+  return {p.name: p.read_bytes() for p in folder.rglob('*') if p.is_file()}
+
+
+@pytest.mark.slow
+def test_results_count_as_known(launcher, small, capsys, monkeypatch):
+  launcher.main([])
+  first = contents(small / 'results')
+  assert {'tables.csv', 'networks.csv', 'lessons.csv', 'children.csv.gz'} <= {
+    *first
+  }
+  with open(small / 'results/networks.csv', newline='') as file:
+    roles = [row['role'] for row in csv.DictReader(file)]
+  assert roles == ['search 1', 'best 1', 'paper', 'generating', 'plain']
+  capsys.readouterr()
+  with flagsaver.flagsaver(verify=2):
+    launcher.main([])
+  said = capsys.readouterr().out.splitlines()
+  assert len(said) == 2
+  assert all(line.endswith('the same') for line in said)
+
+  def refuse(*_, **__):
+    raise AssertionError('trained again')
+
+  # As on another machine, which has the results and no memo.
+  monkeypatch.setattr(children, 'train_children', refuse)
+  with flagsaver.flagsaver(run_dir=str(small / 'other')):
+    launcher.main([])
+  assert contents(small / 'results') == first
