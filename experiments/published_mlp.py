@@ -24,6 +24,7 @@ import numpy as np
 import aen
 from aen import children
 from aen import datasets
+from aen import files
 from aen import results
 from aen import spaces
 from aen import tables
@@ -50,6 +51,44 @@ class Printed(NamedTuple):
   column: str  # as printed
   symmetries: str  # names, separated by spaces: what the network really has
   test_accuracy: float  # in percent
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+  """A child of ours, and why it was trained."""
+
+  role: str
+  child: tables.Judged
+
+
+_FIELDS = {
+  field.name: field.type for field in dataclasses.fields(tables.Judged)
+}
+
+
+def write(path: pathlib.Path, lines: Sequence[Line]) -> None:
+  """Writes one line per child."""
+  with files.written_text(path) as file:
+    writer = csv.DictWriter(file, ['role', *_FIELDS], lineterminator='\n')
+    writer.writeheader()
+    for line in lines:
+      writer.writerow({'role': line.role} | dataclasses.asdict(line.child))
+
+
+def read(path: pathlib.Path) -> list[Line]:
+  """Reads what `write` wrote; nothing if there is no such file."""
+  if not path.exists():
+    return []
+  with open(path, newline='', encoding='utf-8') as file:
+    return [
+      Line(
+        row['role'],
+        tables.Judged(
+          **{name: kind(row[name]) for name, kind in _FIELDS.items()}
+        ),
+      )
+      for row in csv.DictReader(file)
+    ]
 
 
 def printed() -> Iterator[Printed]:

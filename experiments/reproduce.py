@@ -38,11 +38,11 @@ from aen import runs
 from aen import spaces
 from aen import strategies
 from aen import survey
-from aen import tables
 from aen.strategies import comparing
 from experiments import launch
 from experiments import place_flags
 from experiments import published_mlp
+from experiments.published_mlp import Line
 
 _STAGE = flags.DEFINE_multi_enum(
   'stage',
@@ -70,14 +70,6 @@ _RUN_DIR = flags.DEFINE_string(
 )
 _AGENT: dict[str, Any] = {}  # the paper's
 _SEARCH_RECIPE = aen.Recipe(epochs=4, criterion='accuracy')
-
-
-@dataclasses.dataclass(frozen=True)
-class Line:
-  """A child in one of the tables."""
-
-  role: str  # why it was trained
-  child: tables.Judged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,12 +102,7 @@ class Workshop:
 
   def write(self, stage: str, lines: Sequence[Line]) -> None:
     """Keeps what is known so far, as a table and as a memo."""
-    fields = [field.name for field in dataclasses.fields(tables.Judged)]
-    with files.written_text(self.results / f'{stage}.csv') as file:
-      writer = csv.DictWriter(file, ['role', *fields], lineterminator='\n')
-      writer.writeheader()
-      for line in lines:
-        writer.writerow({'role': line.role} | dataclasses.asdict(line.child))
+    published_mlp.write(self.results / f'{stage}.csv', lines)
     self.memo.export_csv(self.results / 'children.csv.gz')
 
 

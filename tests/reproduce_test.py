@@ -1,6 +1,7 @@
 """The whole reproduction, small: stopped, gone on with, and done again."""
 
 import csv
+import dataclasses
 
 from absl.testing import flagsaver
 import numpy as np
@@ -48,9 +49,10 @@ def test_the_top_networks_are_the_best_seen_each_once(launcher):
 
 
 def few_images(name):
-  return aen.load_dataset(
+  data = aen.load_dataset(
     f'g_digits/{name.split("/")[1]}', num_train=64, num_test=20
   )
+  return dataclasses.replace(data, name=name)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The tables of single symmetries: a small one trained for real."""
 
 import csv
+import dataclasses
 
 from absl.testing import flagsaver
 import numpy as np
@@ -41,7 +42,7 @@ def test_a_small_table_is_trained_and_compared(
     data = aen.load_dataset(
       f'g_digits/{config}', num_train=64, num_validation=10, num_test=30
     )
-    return data, np.arange(30) < 10
+    return dataclasses.replace(data, name=name), np.arange(30) < 10
 
   monkeypatch.setattr(launcher.published_mlp, 'load', load)
   monkeypatch.setitem(launcher._CONFIGS, 'multiple', ('aug0', 'aug1'))
@@ -50,12 +51,12 @@ def test_a_small_table_is_trained_and_compared(
   ):
     launcher.main([])
     words = capsys.readouterr().out
-    before = (tmp_path / 'children.csv').read_bytes()
+    before = (tmp_path / 'tables.csv').read_bytes()
     launcher.main([])
-  assert (tmp_path / 'children.csv').read_bytes() == before
+  assert (tmp_path / 'tables.csv').read_bytes() == before
   assert 'g_mnist, multiple: 26 cells, mean absolute difference' in words
-  with open(tmp_path / 'children.csv', newline='') as file:
+  with open(tmp_path / 'tables.csv', newline='') as file:
     rows = list(csv.DictReader(file))
   assert len(rows) == 26
-  assert list(rows[0]) == list(tables.Judged.__dataclass_fields__)
+  assert list(rows[0]) == ['role', *tables.Judged.__dataclass_fields__]
   assert (tmp_path / 'g_mnist_multiple.png').stat().st_size > 10_000

@@ -1,0 +1,178 @@
+"""What our MLP tables say, beside the paper's.
+
+Accuracies are in percent. Legend: 13 networks (none, and each of the twelve
+symmetries), S seeds.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+import dataclasses
+from typing import NamedTuple
+
+from matplotlib import figure
+import numpy as np
+from scipy import stats
+
+from aen.report import style
+from experiments import published_mlp
+from experiments.published_mlp import Line
+
+
+class Estimate(NamedTuple):
+  """A mean, and its standard error over seeds."""
+
+  mean: float
+  standard_error: float
+  spread: float  # standard deviation of the seeds
+
+  def __str__(self) -> str:
+    return f'{self.mean:.1f} ± {self.spread:.1f}'
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+  """Returns the mean over seeds of shares, in percent."""
+  values = 100 * np.asarray(values, float)
+  spread = values.std(ddof=1) if values.size > 1 else np.nan
+  return Estimate(values.mean(), spread / np.sqrt(values.size), spread)
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+  """A network on a data set: all its seeds."""
+
+  role: str
+  dataset: str
+  symmetries: str
+  weights: int
+  published: Estimate
+  honest: Estimate
+  validation: Estimate
+
+
+def networks(lines: Iterable[Line]) -> list[Network]:
+  """Gathers the seeds of every role on every data set, in order."""
+  gathered: dict[tuple[str, str], list[Line]] = {}
+  for line in lines:
+    gathered.setdefault((line.child.dataset, line.role), []).append(line)
+  return [
+    Network(
+      role=role,
+      dataset=dataset,
+      symmetries=found[0].child.symmetries,
+      weights=found[0].child.weights,
+      **{
+        name: estimate([getattr(line.child, name) for line in found])
+        for name in ('published', 'honest', 'validation')
+      },
+    )
+    for (dataset, role), found in gathered.items()
+  ]
+
+
+def grid(
+  lines: Sequence[Line], base: str, configs: Sequence[str]
+) -> np.ndarray:
+  """Returns the paper's protocol, mean over seeds. [rows, 13]."""
+  means = {(n.dataset, n.symmetries): n.published.mean for n in networks(lines)}
+  return np.array(
+    [
+      [means[f'{base}/{config}', ' '.join(n)] for n in published_mlp.NETWORKS]
+      for config in configs
+    ]
+  )
+
+
+def compare(ours: np.ndarray, paper: np.ndarray) -> str:
+  """Says how near to the paper we are."""
+  return (
+    f'{ours.size} cells, mean absolute difference from the paper'
+    f' {np.abs(ours - paper).mean():.2f} points, mean difference'
+    f' {(ours - paper).mean():+.2f}'
+  )
+
+
+def diagonals(ours: np.ndarray, paper: np.ndarray) -> str:
+  """Says whether networks suit the images that were moved by their symmetry."""
+  literal = published_mlp.literally
+  found = {
+    'ours': ours,
+    "the paper's": paper,
+    "the paper's, columns as printed": literal(paper),
+  }
+  return 'diagonal of bits 6 to 12: ' + '; '.join(
+    f'{name} p = {published_mlp.diagonal_p(values):.4f}'
+    for name, values in found.items()
+  )
+
+
+def draw(base: str, configs: Sequence[str], ours: np.ndarray) -> figure.Figure:
+  """Draws the paper's table and ours, double-centred, side by side."""
+  drawn = style.sheet(9.5, 1.9 + 0.24 * len(configs))
+  both = published_mlp.table(base, configs), ours
+  axes = drawn.subplots(1, 2, sharey=True)
+  names = [names[0] if names else 'none' for names in published_mlp.NETWORKS]
+  for ax, title, values in zip(axes, ('Paper', 'Ours'), both, strict=True):
+    image = ax.imshow(
+      published_mlp.double_centred(values),
+      cmap=style.DIVERGING,
+      vmin=-5,
+      vmax=5,
+      aspect='auto',
+    )
+    style.tidy(ax, f'{title}: {base}', "network's symmetry", '')
+    ax.set_xticks(range(len(names)), names, rotation=90)
+    ax.set_yticks(range(len(configs)), configs)
+  bar = drawn.colorbar(image, ax=axes, shrink=0.8, extend='both')
+  bar.set_label('points above row and column', fontsize=style.MEDIUM)
+  return drawn
+
+
+class Found(NamedTuple):
+  """What the search found on a data set, beside its rivals."""
+
+  dataset: str
+  paper: float
+  published: Network  # the best of the search's networks, paper's protocol
+  honest: Network  # the best in validation
+  single: Network  # of the networks with one symmetry at most, likewise
+
+
+def found(tables: Sequence[Line], retrained: Sequence[Line]) -> list[Found]:
+  """Returns the AEN column, by both protocols."""
+  paper = {
+    f'{cell.base}/{cell.config}': cell.test_accuracy
+    for cell in published_mlp.printed()
+    if cell.column == published_mlp.AEN
+  }
+  singles, searched = (
+    _by_dataset(networks(lines)) for lines in (tables, retrained)
+  )
+  rows = []
+  for dataset, candidates in searched.items():
+    chosen = [n for n in candidates if n.role.startswith('search ')]
+    rows.append(
+      Found(
+        dataset,
+        paper[dataset],
+        max(chosen, key=lambda n: n.published.mean),
+        max(chosen, key=lambda n: n.validation.mean),
+        max(singles[dataset], key=lambda n: n.validation.mean),
+      )
+    )
+  return rows
+
+
+def _by_dataset(found: Iterable[Network]) -> dict[str, list[Network]]:
+  gathered: dict[str, list[Network]] = {}
+  for network in found:
+    gathered.setdefault(network.dataset, []).append(network)
+  return gathered
+
+
+def paired(differences: Sequence[float]) -> tuple[float, float]:
+  """Returns the mean and half its 95 % interval, by Student's t."""
+  values = np.asarray(differences, float)
+  error = values.std(ddof=1) / np.sqrt(values.size)
+  return float(values.mean()), float(
+    stats.t.ppf(0.975, values.size - 1) * error
+  )
