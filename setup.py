@@ -28,13 +28,17 @@ _SEARCH = [
   'tqdm>=4.66',
   'typing_extensions>=4.4',
 ]
-_NOTEBOOKS = ['ipykernel>=6.29', 'nbmake>=1.5']
+_NOTEBOOKS = ['ipykernel>=6.29', 'nbclient>=0.10', 'nbformat>=5.10']
 _DEV = [
+  'build>=1.2',
   'flatbuffers>=24',
   'hypothesis>=6.100',
+  'mypy>=1.18',
+  'playwright>=1.50',
   'pytest>=8',
   'pytest-xdist>=3.6',
   'ruff>=0.14',
+  'setuptools>=70.1',
 ]
 
 setuptools.setup(
@@ -51,6 +55,6 @@ setuptools.setup(
     'data': _DATA,
     'search': _SEARCH,
     'notebooks': _NOTEBOOKS,
-    'dev': [*_DATA, *_SEARCH, *_DEV],
+    'dev': [*_DATA, *_SEARCH, *_NOTEBOOKS, *_DEV],
   },
 )

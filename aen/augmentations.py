@@ -126,7 +126,9 @@ def resample(
   def value(offset: int) -> jax.Array:
     return padded.at[corner + offset].get(mode='promise_in_bounds')
 
-  def between(first: jax.Array, second: jax.Array, weight: jax.Array):
+  def between(
+    first: jax.Array, second: jax.Array, weight: jax.Array
+  ) -> jax.Array:
     return (1 - weight) * first + weight * second
 
   above = between(value(0), value(1), column_weight)

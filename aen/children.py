@@ -260,9 +260,9 @@ class _Child(NamedTuple):
 
   params: Any
   slots: Any  # of the optimizer
-  diverged: jax.Array | np.bool_ = np.False_
+  diverged: Any = np.False_
   best: Any = None  # parameters of the best validation epoch
-  best_score: jax.Array | np.float32 = np.float32(-1)
+  best_score: Any = np.float32(-1)
 
 
 def _init(

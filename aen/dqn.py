@@ -171,7 +171,7 @@ def q_values(config: DQNConfig, params: Any, states: jax.Array) -> jax.Array:
   if config.afterstates:
     states = environment.neighbours(states, config.num_bits)
   bits = environment.to_bits(states, config.num_bits)
-  values = _network(config).apply({'params': params}, bits)
+  values: Any = _network(config).apply({'params': params}, bits)
   return values[..., 0] if config.afterstates else values
 
 

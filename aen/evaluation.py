@@ -212,7 +212,7 @@ def make_evaluator(
     **options: The other fields of `Evaluator`.
   """
   splits = [data.train, data.validation] + [data.test] * measure_test
-  examples = [
+  examples: list[Any] = [
     children.Examples(
       jnp.asarray(scaling(split.images)), jnp.asarray(split.labels)
     )

@@ -3,8 +3,11 @@
 Legend: B images, H×W pixels, C channels, |G| group elements.
 """
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 import math
+import types
+from typing import Any
 
 from flax import linen as nn
 from flax.linen import initializers
@@ -21,6 +24,17 @@ from aen import symmetries as symmetries_lib
 from aen.orbits import as_shape
 
 PADDINGS = ('VALID', 'SAME')
+# The six groups that the quarter turn and the flips generate, by generators.
+GROUPS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
+  {
+    'none': (),
+    'H2': ('horizontal_flip',),
+    'V2': ('vertical_flip',),
+    'H2V2': ('horizontal_flip', 'vertical_flip'),
+    'P4': ('rotation',),
+    'D4': ('rotation', 'horizontal_flip'),
+  }
+)
 _CHANNELS, _DENSE, _LAST_DENSE = 20, 100, 50
 _NUM_CONVS, _SIDE = 4, 3
 # What the channels are divided by, so that networks of groups of so many
@@ -133,14 +147,16 @@ class GroupCNN(nn.Module):
     """Returns the layers by name, in order."""
     in_shape = self._shape(in_shape)
     channels, dense = self.widths(in_shape)
-    common = dict(
+    common: dict[str, Any] = dict(
       dtype=self.dtype,
       param_dtype=self.param_dtype,
       kernel_init=self.kernel_init,
       bias_init=self.bias_init,
     )
 
-    def conv(name: str, features: int, side: Sequence[int], padding: str):
+    def conv(
+      name: str, features: int, side: Sequence[int], padding: str
+    ) -> nn.Module:
       return convolutions.EquivariantConv(
         self.symmetries,
         features,
@@ -153,7 +169,9 @@ class GroupCNN(nn.Module):
       )
 
     names = [f'conv_{i}' for i in range(_NUM_CONVS)]
-    found = {n: conv(n, channels, (_SIDE,) * 2, self.padding) for n in names}
+    found: dict[str, nn.Module] = {
+      n: conv(n, channels, (_SIDE,) * 2, self.padding) for n in names
+    }
     if self.head == 'dense':
       found['dense_0'] = nn.Dense(dense, name='dense_0', **common)
     else:
@@ -208,7 +226,8 @@ class GroupCNN(nn.Module):
         f'GroupCNN needs x of shape [B, {expected}] (or without the last axis,'
         f' for one channel), got {shape}'
       )
-    return shape[1:]
+    _, height, width, channels = shape
+    return height, width, channels
 
 
 def _channels(width: float, order: int) -> int:
@@ -223,12 +242,13 @@ def _image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
       f'in_shape must be (height, width, channels) or (height, width), got'
       f' {shape!r}'
     )
-  return (*sides, 1)[:3]
+  height, width, channels = (*sides, 1)[:3]
+  return height, width, channels
 
 
 def _spaces(
   in_shape: tuple[int, int, int], padding: str
-) -> list[tuple[int, int]]:
+) -> list[tuple[int, ...]]:
   """Returns the sizes before each pooling, then those at the end."""
   sides, before = np.array(in_shape[:2]), []
   for _ in range(_NUM_CONVS // 2):
@@ -258,7 +278,7 @@ def _check_sizes(
       ' hold the half turn)'
     )
   reflected = (group.elements < 0).any((0, 2))  # per axis
-  odd = [any(sizes[axis] % 2 for sizes in before) for axis in (0, 1)]
+  odd = np.array([any(s[axis] % 2 for s in before) for axis in (0, 1)])
   if (reflected & odd).any():
     fitting = [-(-side // 4) * 4 for side in (height, width)]
     raise ValueError(

@@ -10,6 +10,7 @@ Legend: K symmetries, 2^K states, R networks, S seeds, E epochs.
 import dataclasses
 import functools
 import hashlib
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +66,7 @@ class Landscape:
     object.__setattr__(self, 'symmetries', names)
     for field, dtype in _DTYPES.items():
       if field not in ('name', 'symmetries'):
-        array = np.asarray(getattr(self, field)).astype(dtype)
+        array: np.ndarray = np.asarray(getattr(self, field)).astype(dtype)
         array.flags.writeable = False
         object.__setattr__(self, field, array)
     _check(self)
@@ -119,7 +120,8 @@ class Landscape:
     Args:
       path: Where to; the ending .npz is not added for you.
     """
-    arrays = _as_arrays(self) | {_CHECKSUM: np.array(self.fingerprint)}
+    arrays: dict[str, Any] = _as_arrays(self)
+    arrays |= {_CHECKSUM: np.array(self.fingerprint)}
     with files.written_whole(path) as file:
       np.savez_compressed(file, **arrays)
 

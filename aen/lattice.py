@@ -152,13 +152,13 @@ def lattice(
       'grids must be a list of grids, such as [(28, 28), (20, 20)], got'
       f' {grids!r}'
     )
-  grids = tuple(as_shape(grid) for grid in grids)
-  if len(grids) < 2:
+  shapes = tuple(as_shape(grid) for grid in grids)
+  if len(shapes) < 2:
     raise ValueError(
       'a network needs the grid of its inputs and at least one of outputs, got'
-      f' {grids}'
+      f' {shapes}'
     )
-  layers = list(zip(grids[:-1], grids[1:], strict=True))
+  layers = list(zip(shapes[:-1], shapes[1:], strict=True))
   steps, weights = _walk(
     [_Layer.between(symmetries, *layer) for layer in dict.fromkeys(layers)]
   )
@@ -172,7 +172,7 @@ def lattice(
   num_weights = np.array([weights[c] for c in closures.tolist()], np.int32)
   return Lattice(
     symmetries=symmetries,
-    grids=grids,
+    grids=shapes,
     index=index,
     representatives=by_length[first].astype(np.int32),
     closures=closures,
@@ -235,7 +235,8 @@ def _walk(
   nothing = [np.arange(layer.num_points, dtype=np.int32) for layer in layers]
   bottom = _closure(0, nothing, layers)
   steps, weights = {}, {bottom: [layer.num_points for layer in layers]}
-  arrivals = {bottom: []}  # closure -> all (A₀, t) known to lead there
+  # closure -> all (A₀, t) known to lead there
+  arrivals: dict[int, list[tuple[int, int]]] = {bottom: []}
   pending = [(bottom, nothing)]
   while pending:
     here, labels = pending.pop()

@@ -89,7 +89,7 @@ def shared_dense(
   return y + jnp.expand_dims(each, tuple(range(y.ndim - each.ndim)))
 
 
-def shared_kernel(weights: Array, index: Array) -> Array:
+def shared_kernel(weights: jax.Array, index: Array) -> jax.Array:
   """Returns `weights[index]`, with a fast gradient if the index is known.
 
   Args:
@@ -308,7 +308,7 @@ class EquivariantDense(nn.Module):
         )
       num_weights, num_biases = self.max_weights, own.bias.size
     if self.has_variable('sharing', 'kernel'):
-      given = self.get_variable('sharing', 'kernel')
+      given: Any = self.get_variable('sharing', 'kernel')
       return (
         given,
         self.get_variable('sharing', 'bias'),
@@ -501,7 +501,7 @@ def _plain_for(target: nn.Dense, plain: Params) -> dict[str, jax.Array]:
 
 
 def _check_refines(
-  source: nn.Module, target: EquivariantDense, plain_shape: tuple[int, ...]
+  source: nn.Module, target: nn.Module, plain_shape: tuple[int, ...]
 ) -> None:
   """Raises unless entries that the target shares are shared in the source."""
   own = target.sharing()

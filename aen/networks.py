@@ -107,7 +107,8 @@ class EquivariantMLP(nn.Module):
   @nn.nowrap  # so that these also work on a module that is not bound
   def widths(self) -> tuple[int, ...] | None:
     """Returns the channels of each hidden layer; None for no channels."""
-    return _matched_features(self) if self.width_matched else self.features
+    features: Any = self.features  # a tuple or None by now
+    return _matched_features(self) if self.width_matched else features
 
   @nn.nowrap
   def sublayers(self) -> dict[str, nn.Module]:
@@ -115,13 +116,13 @@ class EquivariantMLP(nn.Module):
     grids = (self.in_shape, *self.hidden_shapes)
     features = self.widths() or (None,) * len(self.hidden_shapes)
     padding = iter(self.max_weights or ())
-    common = dict(
+    common: dict[str, Any] = dict(
       dtype=self.dtype,
       param_dtype=self.param_dtype,
       kernel_init=self.kernel_init,
       bias_init=self.bias_init,
     )
-    found = {
+    found: dict[str, nn.Module] = {
       f'hidden_{i}': layers.EquivariantDense(
         self.symmetries,
         in_shape=grids[i],

@@ -230,7 +230,8 @@ def predict(
 def _classes(
   model: nn.Module, variables: Mapping[str, Any], images: jax.Array
 ) -> jax.Array:
-  return model.apply(variables, images).argmax(axis=-1)
+  logits: Any = model.apply(variables, images)
+  return logits.argmax(axis=-1)
 
 
 @dataclasses.dataclass(frozen=True)

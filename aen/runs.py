@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import pathlib
 import subprocess
+import sys
 from typing import Any
 
 import jax
@@ -100,8 +101,8 @@ def _environment() -> dict[str, Any]:
 def _version(package: str) -> str:
   try:
     return importlib.metadata.version(package)
-  except importlib.metadata.PackageNotFoundError:
-    return 'not installed'
+  except importlib.metadata.PackageNotFoundError:  # run from a clone
+    return getattr(sys.modules.get(package), '__version__', 'not installed')
 
 
 def _revision() -> str:

@@ -251,7 +251,7 @@ def _search(
 ) -> outcome.SearchResult:
   scaling = evaluation.scaling_of(data.train.images)
   few = at_most(data, search_images)
-  common = dict(
+  common: dict[str, Any] = dict(
     space=space, memo=memo, children_per_batch=config.children_per_batch
   )
   with evaluation.Watch('search', _total(space, config), on_trained) as watch:
@@ -266,7 +266,7 @@ def _search(
   }
   finalists = _finalists(space, scores, config.top)
   seeds = config.final_seeds()
-  again = {network: [] for network in finalists}
+  again: dict[int, list[results.Record]] = {n: [] for n in finalists}
   with evaluation.Watch(
     'retrain', len(finalists) * len(seeds), on_trained
   ) as watch:
@@ -515,4 +515,5 @@ def _judge(
 
 
 def _variables(record: results.Record) -> dict[str, Any]:
+  assert record.params is not None
   return {'params': evaluation.unpack(record.params)}

@@ -107,7 +107,7 @@ def sum_tables(labels: np.ndarray, width: int = 8) -> list[np.ndarray]:
   Returns:
     Tables, int32 [up to width, number of partial sums]; n stands for "none".
   """
-  tables = []
+  tables: list[np.ndarray] = []
   while not tables or labels.size > labels.max() + 1:
     counts = np.bincount(labels)
     rows = min(width, int(counts.max()))

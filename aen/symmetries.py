@@ -135,7 +135,7 @@ def as_symmetries(symmetries: SymmetryLike) -> tuple[Symmetry, ...]:
       f' Symmetry objects, got {symmetries!r}'
     )
   result = tuple(_as_symmetry(s) for s in symmetries)
-  functions = {}
+  functions: dict[str, Callable[[np.ndarray], np.ndarray]] = {}
   for symmetry in result:
     if functions.setdefault(symmetry.name, symmetry.fn) is not symmetry.fn:
       raise ValueError(
@@ -213,7 +213,9 @@ _PROBE_SIDES = (6, 10)
 
 def _matrix(symmetry: Symmetry, ndim: int) -> np.ndarray:
   """Returns A such that the symmetry moves the point r to A @ r."""
-  matrices = [_probe(symmetry, (side,) * ndim) for side in _PROBE_SIDES]
+  matrices: list[Any] = [
+    _probe(symmetry, (side,) * ndim) for side in _PROBE_SIDES
+  ]
   if any(m is None or not np.array_equal(m, matrices[0]) for m in matrices):
     raise ValueError(
       f'{symmetry.name} is no turn or reflection of {ndim}-dimensional space'
@@ -233,7 +235,7 @@ def _probe(symmetry: Symmetry, shape: tuple[int, ...]) -> np.ndarray | None:
     return None
   if moved.shape != shape:
     return None
-  coordinates = np.stack(np.indices(shape), -1).reshape(-1, len(shape))
+  coordinates = np.stack([*np.indices(shape)], -1).reshape(-1, len(shape))
   centred = 2 * coordinates - np.array(shape) + 1
   # The point now at r came from r_old: r_old = A^-1 r = A.T r, as rows r A.
   came_from = centred[moved.ravel()]

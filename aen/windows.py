@@ -59,7 +59,7 @@ class Frame:
 
 def frame(
   space: tuple[int, ...],
-  sides: tuple[int, ...],
+  sides: Sequence[int],
   strides: int | Sequence[int] = 1,
   padding: PaddingLike = 'SAME',
   dilation: int | Sequence[int] = 1,
@@ -68,7 +68,7 @@ def frame(
   ndim = len(space)
   strides = per_axis(strides, ndim, 'strides')
   dilation = per_axis(dilation, ndim, 'kernel_dilation')
-  plain = Frame(space, sides, strides, ((0, 0),) * ndim, dilation)
+  plain = Frame(space, tuple(sides), strides, ((0, 0),) * ndim, dilation)
   pads = _pads(padding, plain)
   result = dataclasses.replace(plain, padding=pads)
   if min(result.room) < 0:
@@ -98,7 +98,9 @@ def _pads(padding: PaddingLike, plain: Frame) -> tuple[tuple[int, int], ...]:
   if isinstance(padding, int):
     padding = (padding,) * len(plain.space)
   if not isinstance(padding, str) and len(padding) == len(plain.space):
-    pairs = [(p, p) if isinstance(p, int) else tuple(p) for p in padding]
+    pairs: list[Any] = [
+      (p, p) if isinstance(p, int) else tuple(p) for p in padding
+    ]
     if all(len(p) == 2 and min(p) >= 0 for p in pairs):
       return tuple(pairs)
   raise ValueError(

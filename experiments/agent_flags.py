@@ -19,7 +19,8 @@ _EPSILONS = flags.DEFINE_list(
 _MODELS = flags.DEFINE_list(
   'models_per_epsilon',
   [str(count) for count in _DEFAULT.models],
-  'States not seen before that are found at each of them; one number for all.',
+  'States not seen before that are found at each of --epsilons; one number for'
+  ' all.',
 )
 _MIN_REPLAY = flags.DEFINE_integer(
   'min_replay',
@@ -29,7 +30,11 @@ _MIN_REPLAY = flags.DEFINE_integer(
 )
 _NUMBERS = {
   'discount': flags.DEFINE_float(
-    'discount', _DEFAULT.discount, 'γ.', lower_bound=0.0, upper_bound=1.0
+    'discount',
+    _DEFAULT.discount,
+    'γ, what a reward one step later is multiplied by.',
+    lower_bound=0.0,
+    upper_bound=1.0,
   ),
   'learning_rate': flags.DEFINE_float(
     'q_learning_rate',

@@ -30,14 +30,15 @@ import optax
 
 import aen
 from aen import convolutions
+from aen import group_cnn
 from experiments import launch
 
 _BATCH = flags.DEFINE_integer('batch', 32, 'Batch size.', lower_bound=1)
 _REPEATS = flags.DEFINE_integer(
   'repeats', 20, 'Rounds; the median counts.', lower_bound=3
 )
-_GROUPS = flags.DEFINE_multi_string(
-  'group', None, 'Groups to time, by the names in GROUPS; all by default.'
+_GROUP = flags.DEFINE_multi_enum(
+  'group', list(group_cnn.GROUPS), list(group_cnn.GROUPS), 'Groups to time.'
 )
 _WIDTHS = flags.DEFINE_multi_float(
   'width', [1.0, 1.5], 'Small is 1.0, large is 1.5.', lower_bound=0.1
@@ -54,15 +55,6 @@ _CHILDREN = flags.DEFINE_integer(
 _OUT = flags.DEFINE_string(
   'out', 'runs/conv_benchmark', 'Folder for the table.'
 )
-
-GROUPS = {
-  'none': (),
-  'H2': ('horizontal_flip',),
-  'V2': ('vertical_flip',),
-  'H2V2': ('horizontal_flip', 'vertical_flip'),
-  'P4': ('rotation',),
-  'D4': ('rotation', 'horizontal_flip'),
-}
 
 State = tuple[Any, Any]
 Step = Callable[[jax.Array, State, jax.Array], State]
@@ -211,7 +203,7 @@ def run(config: Config) -> None:
     for width in config.widths:
       for group in config.groups:
         label = {'images': '×'.join(map(str, shape)), 'width': width}
-        row = _row(measure(GROUPS[group], width, shape, config))
+        row = _row(measure(group_cnn.GROUPS[group], width, shape, config))
         rows.append(label | {'group': group} | row)
         shown = '  '.join(f'{key} {value:.2f}' for key, value in row.items())
         print(f'{label["images"]} width {width} {group:4}  {shown}', flush=True)
@@ -243,14 +235,9 @@ def _shape(text: str) -> tuple[int, ...]:
 
 def main(_: list[str]) -> None:
   """Flags to config to one call."""
-  groups = tuple(_GROUPS.value or GROUPS)
-  if unknown := set(groups) - set(GROUPS):
-    raise ValueError(
-      f'unknown group {unknown.pop()!r}; known: {", ".join(GROUPS)}'
-    )
   run(
     Config(
-      groups=groups,
+      groups=tuple(_GROUP.value),
       widths=tuple(_WIDTHS.value),
       shapes=tuple(map(_shape, _SHAPES.value)),
       batch=_BATCH.value,

@@ -12,15 +12,13 @@ from absl import flags
 from absl import logging as absl_logging
 import jax
 
+_HELP = {'-h', '-help', '--help', '-helpshort', '--helpshort'}
+
 
 def run(main: Callable[[list[str]], None]) -> None:
   """Runs a launcher's main; exits with 2 after an error that users can mend."""
 
   def guarded(argv: list[str]) -> None:
-    if len(argv) > 1:
-      raise app.UsageError(
-        f'unexpected words {argv[1:]}; options are written --name=value'
-      )
     if absl_logging.get_verbosity() == absl_logging.INFO:  # absl's default
       _be_quiet()
     jax.config.update('jax_numpy_rank_promotion', 'raise')
@@ -30,7 +28,37 @@ def run(main: Callable[[list[str]], None]) -> None:
       print(f'{type(error).__name__}: {error}', file=sys.stderr)
       sys.exit(2)
 
-  app.run(guarded)
+  about = sys.modules[main.__module__].__doc__ or ''
+  app.run(guarded, flags_parser=lambda argv: parse(argv, about))
+
+
+def parse(argv: list[str], about: str) -> list[str]:
+  """Reads the flags; exits with 0 after --help, with 2 after a wrong word."""
+  if _HELP & set(argv):
+    print(usage(about))
+    sys.exit(0)
+  try:
+    words = flags.FLAGS(argv)[1:]
+    if words:
+      raise flags.Error(
+        f'unexpected words {words}; options are written --name=value'
+      )
+  except flags.Error as error:
+    print(f'{error}; --help lists the flags', file=sys.stderr)
+    sys.exit(2)
+  return argv[:1]
+
+
+def usage(about: str) -> str:
+  """Returns what a launcher does, and the flags of all our modules in it."""
+  ours = [
+    module
+    for module in sorted(flags.FLAGS.flags_by_module_dict())
+    if module.startswith('experiments.') or module == sys.argv[0]
+  ]
+  groups = (flags.FLAGS.module_help(module) for module in ours)
+  # absl goes on after the full stop of flags that may be repeated.
+  return '\n'.join([about, *groups]).replace('.;\n', ';\n')
 
 
 def set_defaults(**values: object) -> None:

@@ -36,7 +36,7 @@ _RETRAIN_EPOCHS = flags.DEFINE_integer(
   lower_bound=1,
 )
 _RETRAIN_SEEDS = flags.DEFINE_integer(
-  'retrain_seeds', 5, 'With how many seeds they are.', lower_bound=1
+  'retrain_seeds', 5, 'Children per network in retraining.', lower_bound=1
 )
 
 

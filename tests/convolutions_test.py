@@ -11,6 +11,7 @@ import pytest
 
 import aen
 from aen import convolutions
+from aen import group_cnn
 from aen import windows
 from tests.precision import enable_x64
 
@@ -28,14 +29,7 @@ def turn(x):
   return np.moveaxis(x, 0, 2)
 
 
-SIX = {
-  'none': (),
-  'H2': ('horizontal_flip',),
-  'V2': ('vertical_flip',),
-  'H2V2': ('horizontal_flip', 'vertical_flip'),
-  'P4': ('rotation',),
-  'D4': ('rotation', 'horizontal_flip'),
-}
+SIX = group_cnn.GROUPS
 # name -> (symmetries, spatial axes, |G|)
 CATALOGUE = {
   **{name: (names, 2, None) for name, names in SIX.items()},

@@ -9,15 +9,9 @@ import optax
 import pytest
 
 import aen
+from aen import group_cnn
 
-SIX = {
-  'none': (),
-  'H2': ('horizontal_flip',),
-  'V2': ('vertical_flip',),
-  'H2V2': ('horizontal_flip', 'vertical_flip'),
-  'P4': ('rotation',),
-  'D4': ('rotation', 'horizontal_flip'),
-}
+SIX = group_cnn.GROUPS
 # Groups of one order have the same shapes: one program, other integers.
 ORDERS = (('none',), ('H2', 'V2'), ('H2V2', 'P4'), ('D4',))
 SIZES = (((28, 28, 1), 1.0), ((32, 32, 3), 1.5))

@@ -17,6 +17,7 @@ from aen import evaluation
 from aen import outcome
 from aen import report
 from aen import spaces
+from aen.report import charts
 from aen.report import page
 from aen.report import style
 
@@ -446,3 +447,8 @@ def test_colours_differ():
     assert len(np.unique(found.round(3), axis=0)) == count
     assert found.min() >= 0
     assert found.max() <= 1
+
+
+def test_opinions_show_any_name():
+  drawn = charts.opinions([(0, (0.1,)), (1, (-0.2,))], ['$bad_{$'])
+  assert style.png(drawn)

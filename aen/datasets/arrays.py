@@ -4,6 +4,7 @@ Legend: N images of H x W pixels, with C channels if they are coloured.
 """
 
 import dataclasses
+import pathlib
 
 import numpy as np
 
@@ -54,7 +55,7 @@ def part(
   labels: np.ndarray,
   groups: np.ndarray | None = None,
   *,
-  where: str,
+  where: str | pathlib.Path,
 ) -> Part:
   """Checks and normalises the types of one part.
 
@@ -90,7 +91,7 @@ def part(
   return Part(images, labels.astype(np.int32), groups)
 
 
-def _check_labels(labels: np.ndarray, where: str) -> None:
+def _check_labels(labels: np.ndarray, where: str | pathlib.Path) -> None:
   if labels.dtype.kind not in 'iu':
     raise ValueError(
       f'{where}: expected whole labels from 0, got dtype {labels.dtype};'

@@ -134,13 +134,11 @@ class Dataset:
     groups = None
     if self.train.groups is not None:
       groups = np.concatenate([split.groups for split in both])
-    pool = Split(
-      *(
-        np.concatenate([getattr(split, name) for split in both])
-        for name in ('images', 'labels', 'indices')
-      ),
-      groups=groups,
+    images, labels, indices = (
+      np.concatenate([getattr(split, name) for split in both])
+      for name in ('images', 'labels', 'indices')
     )
+    pool = Split(images, labels, indices, groups=groups)
     train, validation = splits.choose_train(
       Part(pool.images, pool.labels, groups),
       splits.Sizes(validation=len(self.validation)),

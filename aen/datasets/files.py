@@ -12,6 +12,7 @@ import pathlib
 import pickle
 import struct
 import tarfile
+from typing import Any
 import zipfile
 import zlib
 
@@ -123,7 +124,10 @@ def read_tar_member(path: PathLike, name: str) -> bytes:
   """Returns one member of a .tar.gz file."""
   try:
     with tarfile.open(path) as f:
-      return f.extractfile(name).read()
+      member = f.extractfile(name)
+      if member is None:
+        raise KeyError(f'{name!r} is no file there')
+      return member.read()
   except KeyError as error:
     raise ValueError(f'{path}: expected a member {name}; {error}') from error
   except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
@@ -135,7 +139,7 @@ def read_tar_member(path: PathLike, name: str) -> bytes:
 
 def read_npz(
   path: PathLike, *keys: str, optional: tuple[str, ...] = ()
-) -> list[np.ndarray | None]:
+) -> list[Any]:
   """Returns the named arrays of an .npz file, None for optional ones."""
   try:
     with np.load(path, allow_pickle=False) as f:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 import dataclasses
 import os
 import pathlib
+from typing import Any
 
 import numpy as np
 
@@ -72,7 +73,7 @@ def load_dataset(
   Dataset('tic_tac_toe', 584/116/258 train/validation/test images of 3 x 3, \
 3 classes)
   """
-  options = {
+  options: dict[str, Any] = {
     'sizes': _sizes(size, num_train, num_validation, num_test),
     'seed': seed,
     'stratified': stratified,
@@ -145,7 +146,7 @@ def _sizes(
   num_validation: int | None,
   num_test: int | None,
 ) -> splits.Sizes:
-  given = {'train': num_train, 'validation': num_validation, 'test': num_test}
-  given = {key: value for key, value in given.items() if value is not None}
+  sizes = {'train': num_train, 'validation': num_validation, 'test': num_test}
+  given: Any = {key: n for key, n in sizes.items() if n is not None}
   base = splits.paper_sizes(size) if size else splits.Sizes()
   return dataclasses.replace(base, **given)

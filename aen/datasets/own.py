@@ -80,7 +80,7 @@ def as_parts(
       f'{where}: expected test images and test labels, or neither, got only'
       ' one of the two; give both'
     )
-  if test_images is None:
+  if test_images is None or test_labels is None:
     return _divide(train, None, where=where)
   test = part(test_images, test_labels, where=f'{where}, test')
   return _divide(train, test, where=where)

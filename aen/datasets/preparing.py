@@ -1,5 +1,6 @@
 """Preparing data sets on disk: for TFDS, and as one .npz file each."""
 
+from collections.abc import Iterable
 from collections.abc import Iterator
 import contextlib
 import os
@@ -77,7 +78,7 @@ def _builder(name: str, places: finding.Places) -> Any:
   return stock.builder(source, parts, data_dir)
 
 
-def _with_builder(own: dict[str, type]) -> list[str]:
+def _with_builder(own: Iterable[str]) -> list[str]:
   stock = {source.tfds_name for source in sources.SOURCES.values()}
   return sorted({*own, *stock} - {''})
 
@@ -111,7 +112,7 @@ def write_npz(
   """
   source, config = sources.find(name)
   found = finding.find(source, config, places)
-  arrays = {
+  arrays: dict[str, Any] = {
     'class_names': np.array(source.class_names),
     'card': np.array(str(cards.card(source.name, config))),
   }

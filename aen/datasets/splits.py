@@ -134,6 +134,7 @@ def _hold_out(
 
 def _in_group_order(part: Part, seed: int, stratified: bool) -> np.ndarray:
   """Returns all rows, whole groups after each other in random order."""
+  assert part.groups is not None
   _, first, group = np.unique(
     part.groups, return_index=True, return_inverse=True
   )

@@ -30,7 +30,7 @@ def builder(
     data_dir: Where TFDS keeps data.
   """
   name, _, config = source.tfds_name.partition('/')
-  stock = tfds.builder_cls(name)
+  stock: Any = tfds.builder_cls(name)
 
   class Local(stock, skip_registration=True):
     """The stock builder, fed with arrays."""

@@ -156,7 +156,7 @@ def _read_split(
   images = np.stack([png.decode(example['image']) for example in examples])
   where = f'{builder.data_dir}, {split}'
   result = part(images, columns['label'], where=where)
-  if 'powers' in columns:
+  if config is not None and 'powers' in columns:
     powers = columns['powers'].astype(np.uint8)
     record = transformations.Record(
       config, powers, columns['angle'].astype(np.float32)

@@ -47,7 +47,7 @@ def top_networks(
   _intervals(
     ax,
     np.array(again, float) - 0.13,
-    [shown[i].retrained for i in again],
+    [entry.retrained for entry in shown if entry.retrained],
     color=style.FINALIST,
     marker='s',
     label='retrained, mean over seeds',
@@ -159,7 +159,9 @@ def _shares(
 ) -> list[float]:
   """Returns which part of the networks has each choice, in percent."""
   owned = [entry.symmetries + entry.implied for entry in ranking]
-  return [100 * np.mean([name in names for names in owned]) for name in bits]
+  return [
+    100 * float(np.mean([name in names for names in owned])) for name in bits
+  ]
 
 
 def weights_against_accuracy(
@@ -269,7 +271,9 @@ def search_curve(
   ax.set_xlim(0.5, values.size + 0.5)
   ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
   if epsilons is not None:
-    ax.set_title(ax.get_title(loc='left'), loc='left', pad=14)
+    ax.set_title(
+      ax.get_title(loc='left'), loc='left', pad=14, fontsize=style.LARGE
+    )
     _mark_changes(ax, np.asarray(epsilons, float))
   _legend(drawn, ax)
   return drawn
@@ -321,15 +325,17 @@ def opinions(
   ax = fig.add_subplot()
   places = np.arange(len(bits))
   height = 0.8 / len(q_values)
+  names = [style.plain(name) for name in bits]
   for i, (state, values) in enumerate(q_values):
-    on = [name for k, name in enumerate(bits) if state >> k & 1]
+    on = [name for k, name in enumerate(names) if state >> k & 1]
     ax.barh(
       places + (i - (len(q_values) - 1) / 2) * height,
       values,
       height,
+      color=style.QUALITATIVE[i % len(style.QUALITATIVE)],
       label='in ' + textwrap.shorten(' + '.join(on) or 'the empty state', 60),
     )
-  ax.set_yticks(places, bits)
+  ax.set_yticks(places, names)
   ax.invert_yaxis()
   style.tidy(ax, "The agent's opinions", 'Q-value of toggling it', 'choice')
   _legend(fig, ax)

@@ -123,7 +123,7 @@ def _draw_lines(
     ends = np.stack([places[lower[chosen]], places[upper[chosen]]], axis=1)
     ax.add_collection(
       mpl_collections.LineCollection(
-        ends, colors=color, linewidths=width, zorder=order
+        list(ends), colors=color, linewidths=width, zorder=order
       )
     )
 
@@ -136,7 +136,8 @@ def _draw_dots(
   size = 46 if len(values) <= 250 else 22
   if not known.all():
     ax.scatter(
-      *places[~known].T,
+      places[~known, 0],
+      places[~known, 1],
       s=0.6 * size,
       facecolors='white',
       edgecolors=style.GREY,
@@ -145,7 +146,8 @@ def _draw_dots(
       label='not trained',
     )
   dots = ax.scatter(
-    *places[known].T,
+    places[known, 0],
+    places[known, 1],
     c=values[known],
     cmap=style.SEQUENTIAL,
     s=size,
@@ -191,7 +193,8 @@ def _mark(
   ax: axes.Axes, place: np.ndarray, marker: str, color: str, label: str
 ) -> None:
   ax.scatter(
-    *place,
+    place[0],
+    place[1],
     s=190 if marker == '*' else 80,
     marker=marker,
     facecolors=color,

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
 import html
+import re
 import struct
 
 # Nothing may be fetched; the page's own style, script and pictures suffice.
@@ -23,13 +24,13 @@ _STYLE = """
   --best: #ff9a52; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 64rem; padding: 1rem 1rem 4rem;
-  color: var(--ink); background: var(--paper);
+  color: var(--ink); background: var(--paper); overflow-wrap: anywhere;
   font: 16px/1.5 system-ui, -apple-system, 'Segoe UI', sans-serif; }
-h1 { font-size: 1.5rem; margin: 1rem 0 .25rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; margin: 1rem 0 .25rem; }
 h2 { font-size: 1.15rem; margin: 2.5rem 0 .5rem; }
 p { margin: .5rem 0; } .quiet { color: var(--quiet); }
 .verdict { font-size: 1.15rem; border-left: .3rem solid var(--best);
-  padding: .25rem 0 .25rem .9rem; margin: 1rem 0; overflow-wrap: anywhere; }
+  padding: .25rem 0 .25rem .9rem; margin: 1rem 0; }
 .tiles { display: flex; flex-wrap: wrap; gap: .75rem; margin: 1rem 0; }
 .tile { background: var(--soft); border-radius: .5rem; flex: 1 1 9rem;
   padding: .6rem .9rem; }
@@ -39,10 +40,10 @@ p { margin: .5rem 0; } .quiet { color: var(--quiet); }
 table { border-collapse: collapse; font-size: .875rem; width: 100%;
   font-variant-numeric: tabular-nums; }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem;
-  text-align: left; vertical-align: top; }
+  overflow-wrap: break-word; text-align: left; vertical-align: top; }
 td.number, th.number { text-align: right; white-space: nowrap; }
 th { vertical-align: bottom; line-height: 1.25; }
-th.number { white-space: normal; } td { overflow-wrap: break-word; }
+th.number { white-space: normal; }
 td.words { min-width: 9rem; }
 thead button { all: unset; cursor: pointer; font-weight: 600; }
 thead button:focus-visible { outline: 2px solid var(--link); }
@@ -63,6 +64,10 @@ figcaption { color: #4b4f55; font-size: .85rem; padding-top: .4rem; }
 pre { background: var(--soft); border-radius: .5rem; overflow-x: auto;
   padding: .75rem 1rem; font-size: .85rem; }
 details > summary { cursor: pointer; font-weight: 600; }
+@media (min-width: 60rem) { wbr { display: none; } }
+@media (max-width: 40rem) { figure { overflow-x: auto; }
+  figure:not(.small) img { max-width: none; width: 36rem; }
+  figcaption { position: sticky; left: 0; } }
 @media (prefers-color-scheme: dark) { figure { background: #e9eaec; }
   figure img { mix-blend-mode: multiply; } }
 """
@@ -161,7 +166,12 @@ def text(words: str) -> str:
 
 def paragraph(words: str, kind: str = '') -> str:
   """Returns a paragraph."""
-  return f'<p{_class(kind)}>{text(words)}</p>'
+  return f'<p{_class(kind)}>{_unbroken(text(words))}</p>'
+
+
+def _unbroken(shown: str) -> str:
+  """Keeps thousands, and numbers and their percent signs, in one line."""
+  return re.sub(r'(?<=\d) (?=\d|%)', '&nbsp;', shown)
 
 
 def heading(words: str, level: int = 2) -> str:
@@ -182,7 +192,8 @@ def details(summary: str, content: str) -> str:
 def tiles(numbers: Iterable[tuple[str, str]]) -> str:
   """Returns large numbers with what they are."""
   shown = (
-    f'<div class="tile"><b>{text(number)}</b><span>{text(name)}</span></div>'
+    f'<div class="tile"><b>{text(number)}</b>'
+    f'<span>{_breakable(text(name))}</span></div>'
     for number, name in numbers
   )
   return f'<div class="tiles">{"".join(shown)}</div>'
@@ -239,8 +250,13 @@ def _head(column: Column) -> str:
 def _cell(cell: Cell, column: Column) -> str:
   value = cell.text if cell.value is None else cell.value
   kind = 'number' if column.numeric else 'words'
-  shown = text(cell.text).replace('_', '_<wbr>')  # long names may be broken
+  shown = _breakable(text(cell.text))
   return f'<td class="{kind}" data-value="{text(str(value))}">{shown}</td>'
+
+
+def _breakable(shown: str) -> str:
+  """Lets long names continue in the next line, where space is short."""
+  return shown.replace('_', '_<wbr>')
 
 
 def _class(kind: str) -> str:

@@ -76,7 +76,7 @@ def _excerpt(orbit_of: np.ndarray, max_side: int) -> np.ndarray:
   """
   if orbit_of.size <= max_side:
     return np.arange(orbit_of.size)
-  chosen = []
+  chosen: list[int] = []
   for orbit in np.unique(orbit_of):
     members = np.flatnonzero(orbit_of == orbit)
     if chosen and len(chosen) + members.size > max_side:
@@ -253,7 +253,7 @@ def kernel_images(
   kernel: np.ndarray,
   in_shape: Sequence[int],
   out_shape: Sequence[int],
-  outputs: Sequence[int],
+  outputs: Sequence[int] | np.ndarray,
 ) -> figure.Figure:
   """Draws the weights with which some outputs look at the image.
 

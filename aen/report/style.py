@@ -107,4 +107,5 @@ def spaced(number: int) -> str:
 
 def rgb(name: str) -> tuple[float, float, float]:
   """Returns '#rrggbb' as numbers from 0 to 1."""
-  return tuple(int(name[i : i + 2], 16) / 255 for i in (1, 3, 5))
+  red, green, blue = (int(name[i : i + 2], 16) / 255 for i in (1, 3, 5))
+  return red, green, blue

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 import itertools
 import json
 import pathlib
@@ -83,7 +84,8 @@ def _section(
   content: Iterable[str | Picture], run_dir: pathlib.Path
 ) -> Iterator[str]:
   """Draws the pictures, neighbours in one row."""
-  for drawn, parts in itertools.groupby(content, _is_picture):
+  groups: Any = itertools.groupby(content, _is_picture)
+  for drawn, parts in groups:
     if drawn:
       yield page.row(_drawn(part, run_dir) for part in parts)
     else:
@@ -242,7 +244,7 @@ def _dense_layer(
 
 
 def _orbits(
-  symmetries: symmetries_lib.SymmetryLike, grid: tuple[int, ...]
+  symmetries: symmetries_lib.SymmetryLike, grid: Sequence[int]
 ) -> Picture:
   return Picture(
     'orbits',
@@ -253,11 +255,11 @@ def _orbits(
   )
 
 
-def _sides(grid: tuple[int, ...]) -> str:
+def _sides(grid: Sequence[int]) -> str:
   return ' × '.join(str(side) for side in grid)
 
 
-def _one_orbit(labels: np.ndarray, grid: tuple[int, ...]) -> np.ndarray:
+def _one_orbit(labels: np.ndarray, grid: Sequence[int]) -> np.ndarray:
   """Returns some outputs of one orbit, away from the middle and the edges."""
   point = np.ravel_multi_index((grid[0] // 4, grid[1] // 3), grid)
   return np.flatnonzero(labels == labels[point])[:_MAX_OUTPUTS]
@@ -292,12 +294,12 @@ def _course(result: outcome.SearchResult) -> Iterator[str | Picture]:
   if _is_sweep(result):
     yield page.paragraph('Every distinct network was trained once, in order.')
   elif result.trace:
-    epsilons = [step.epsilon for step in result.trace]
+    epsilons = [s.epsilon for s in result.trace if s.epsilon is not None]
     yield Picture(
       'search_curve',
       charts.search_curve(
         [step.value for step in result.trace],
-        None if None in epsilons else epsilons,
+        epsilons if len(epsilons) == len(result.trace) else None,
       ),
       'Score of each step of the search, rolling mean and best so far',
       'What the strategy proposed, step by step.',

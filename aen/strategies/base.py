@@ -45,12 +45,12 @@ class Strategy(NamedTuple):
       is worth in these states, if it has an opinion. float32 [N, K]
   """
 
-  init: Callable[[jax.Array, jax.Array], Any]
+  init: Callable[[jax.Array, Any], Any]
   propose: Callable[[Any], tuple[Any, Proposal]]
-  observe: Callable[[Any, Proposal, jax.Array], Any]
+  observe: Callable[[Any, Proposal, Any], Any]
   finished: Callable[[Any], jax.Array]
   epsilon: Callable[[Any], jax.Array] | None = None
-  q_values: Callable[[Any, jax.Array], jax.Array] | None = None
+  q_values: Callable[[Any, Any], jax.Array] | None = None
 
 
 class Counts(NamedTuple):

@@ -101,7 +101,8 @@ def curves(
     'networks': np.arange(1, len(landscape) + 1),
     'states': np.arange(1, len(landscape.index) + 1),
   }
-  regret, observed = ({kind: [] for kind in costs} for _ in range(2))
+  regret: dict[str, list[np.ndarray]] = {kind: [] for kind in costs}
+  observed: dict[str, list[np.ndarray]] = {kind: [] for kind in costs}
   for i, number in enumerate(searches):
     table = landscape.table(int(number) % len(landscape.seeds))
     trace = table_lib.Trace(*(x[i] for x in traces))

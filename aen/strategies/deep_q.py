@@ -4,6 +4,7 @@ Legend: K bits, P walkers.
 """
 
 import dataclasses
+from typing import Any
 from typing import NamedTuple
 
 import jax
@@ -37,7 +38,7 @@ def dqn(
   epochs: int,
   per_round: int | None = None,
   config: dqn_lib.DQNConfig | None = None,
-  **options: object,
+  **options: Any,
 ) -> base.Strategy:
   """The paper's DQN; with one walker, its loop exactly.
 

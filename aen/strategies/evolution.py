@@ -3,6 +3,7 @@
 Legend: K bits, N members, P proposals of a round.
 """
 
+from typing import Any
 from typing import NamedTuple
 
 import jax
@@ -76,7 +77,7 @@ def evolution(
       counts=base.no_counts(index),
     )
 
-  def child(state: EvolutionState, slot: jax.Array) -> jax.Array:
+  def child(state: EvolutionState, slot: Any) -> jax.Array:
     number = state.born + slot
     key = jax.random.fold_in(state.key, number)
     key_first, key_parent, key_bit = jax.random.split(key, 3)

@@ -122,5 +122,5 @@ def _plan(all_rungs: list[tuple[int, int]], per_round: int) -> _Plan:
     for first in range(0, size, per_round)
   ]
   first, size, epochs, last = zip(*rows, strict=True)
-  numbers = (np.array(column, np.int32) for column in (first, size, epochs))
-  return _Plan(*numbers, np.array(last))
+  numbers = [np.array(column, np.int32) for column in (first, size, epochs)]
+  return _Plan(*[*numbers, np.array(last)])

@@ -3,6 +3,7 @@
 Legend: K bits, R networks, P proposals of a round.
 """
 
+from typing import Any
 from typing import NamedTuple
 
 import jax
@@ -124,7 +125,7 @@ def _move(state: LocalState, names: np.ndarray) -> LocalState:
 
 
 def _choose(flag: jax.Array, yes: LocalState, no: LocalState) -> LocalState:
-  changed = {
+  changed: dict[str, Any] = {
     name: jnp.where(flag, getattr(yes, name), getattr(no, name))
     for name in ('here', 'value', 'place', 'best', 'best_value')
   }
