@@ -83,6 +83,7 @@ CONTENDERS = {
 }
 AT = (10, 20, 50, 100)  # networks trained, in summary.csv
 _CHUNK = 50
+_COLOURS = (*(f'C{i}' for i in range(10)), 'black')
 _LOCAL_ROUNDS = 3000
 
 
@@ -341,9 +342,10 @@ def draw(
         curve = curves[kind]
         mean, band = comparing.mean_and_band(100 * curve.regret)
         style = '-' if label.startswith('dqn') else ('--', ':')[number % 2]
-        axis.plot(curve.cost, mean, style, color=f'C{number}', label=label)
+        colour = _COLOURS[number % len(_COLOURS)]
+        axis.plot(curve.cost, mean, style, color=colour, label=label)
         axis.fill_between(
-          curve.cost, mean - band, mean + band, color=f'C{number}', alpha=0.15
+          curve.cost, mean - band, mean + band, color=colour, alpha=0.15
         )
       axis.set_xscale('log')
       axis.set_title(name)
@@ -351,7 +353,12 @@ def draw(
         {'networks': 'networks trained', 'states': 'states seen'}[kind]
       )
     row[0].set_ylabel('regret, points of accuracy')
-  axes[0, 1].legend(fontsize='small')
+  canvas.legend(
+    *axes[0, 0].get_legend_handles_labels(),
+    loc='outside lower center',
+    ncols=6,
+    fontsize='small',
+  )
   return canvas
 
 

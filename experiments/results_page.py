@@ -1,0 +1,193 @@
+r"""Writes RESULTS.md from the files in results/: no number on it is typed in.
+
+  python -m experiments.results_page
+
+Each section says which command made its files.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import csv
+import pathlib
+
+from absl import flags
+
+from aen import files
+from experiments import launch
+
+_RESULTS = flags.DEFINE_string('results', 'results', 'Where the files are.')
+_PAGE = flags.DEFINE_string('page', 'RESULTS.md', 'The page to write.')
+
+Rows = list[dict[str, str]]
+
+
+def main(_: Sequence[str]) -> None:
+  """Writes the page."""
+  folder = pathlib.Path(_RESULTS.value)
+  with files.written_text(_PAGE.value) as file:
+    file.write('\n'.join(lines(folder)) + '\n')
+  print(f'wrote {_PAGE.value}')
+
+
+def lines(folder: pathlib.Path) -> Iterator[str]:
+  """Yields the page's lines, section by section."""
+  yield '# Results'
+  yield ''
+  yield (
+    'Made by `python -m experiments.results_page` from the files in'
+    f' `{folder.name}/`; every section names the command that made its files.'
+    ' Two CPU cores, no GPU.'
+  )
+  for section in (strategies, published_cnns, searched_cnns):
+    content = list(section(folder))
+    if content:
+      yield ''
+      yield from content
+
+
+def strategies(folder: pathlib.Path) -> Iterator[str]:
+  """Which strategy finds a good network soonest."""
+  rows = read(folder / 'strategies/summary.csv')
+  if not rows:
+    return
+  yield '## Which strategy finds a good network soonest?'
+  yield ''
+  yield (
+    'On landscapes, where every network of the twelve symmetries has been'
+    ' trained. Regret: by how many points of test accuracy the network that a'
+    ' search would choose falls short of the best one, after so many networks'
+    ' trained; mean over the searches ± half a 95 % interval. In brackets the'
+    ' same by the validation accuracies that the search sees: how well it'
+    ' searches, apart from how well these tell networks apart.'
+  )
+  yield ''
+  yield '```bash'
+  yield 'python -m experiments.compare_strategies --out=results/strategies \\'
+  yield '  --landscapes=results/landscapes/g_mnist_aug5.npz,…'
+  yield '```'
+  yield ''
+  yield '![Regret against networks trained](results/strategies/regret.png)'
+  spents = list(dict.fromkeys(row['networks'] for row in rows))
+  for landscape in dict.fromkeys(row['landscape'] for row in rows):
+    chosen = [row for row in rows if row['landscape'] == landscape]
+    by_strategy: dict[str, Rows] = {}
+    for row in chosen:
+      by_strategy.setdefault(row['strategy'], []).append(row)
+    yield ''
+    yield from table(
+      [landscape, 'searches', *(f'{n} networks' for n in spents)],
+      [
+        [name, found[0]['searches'], *map(_regret, found)]
+        for name, found in by_strategy.items()
+      ],
+    )
+
+
+def _regret(row: dict[str, str]) -> str:
+  regret, band, observed = (
+    100 * float(row[name]) for name in ('regret', 'band', 'observed')
+  )
+  return f'{regret:.2f} ± {band:.2f} ({observed:.2f})'
+
+
+def published_cnns(folder: pathlib.Path) -> Iterator[str]:
+  """The paper's table of group CNNs."""
+  rows = read(folder / 'gcnn/published_gcnn.csv')
+  if not rows:
+    return
+  seconds = sum(float(row['seconds']) * int(row['seeds']) for row in rows)
+  yield "## The paper's group CNNs, and what it leaves out"
+  yield ''
+  yield (
+    'Test accuracy in percent of the epoch that is best on validation images,'
+    ' after ten epochs. Where the whole data set is not at hand, a part of it,'
+    " so that the paper's numbers, from the whole, are no target; rows without"
+    ' one are small networks that it leaves out: the plain CNN, the plain CNN'
+    ' with turned and mirrored training images, the one that respects turns'
+    f' and flips. {len(rows)} networks, {seconds / 60:.0f} minutes of training.'
+  )
+  yield ''
+  yield '```bash'
+  yield (
+    'python -m experiments.published_gcnn --run_dir=results/gcnn'
+    ' --num_test=10000 --raw_dir=…'
+  )
+  yield '```'
+  yield ''
+  yield from table(
+    [
+      *('data', 'training + validation / test images', 'symmetries'),
+      *('augmentations', 'size', 'weights', 'seeds', 'paper', 'ours'),
+    ],
+    [
+      [
+        row['dataset'],
+        f'{row["train"]} + {row["validation"]} / {row["test"]}',
+        row['symmetries'].replace(' ', ' + ') or 'none',
+        row['augmentations'].replace(' ', ' + ') or 'none',
+        *(row[name] for name in ('size', 'weights', 'seeds', 'paper', 'ours')),
+      ]
+      for row in rows
+    ],
+  )
+
+
+def searched_cnns(folder: pathlib.Path) -> Iterator[str]:
+  """Searches over group convolutions and augmentations."""
+  for path in sorted((folder / 'gcnn').glob('*/ranking.csv')):
+    rows = read(path)
+    name = path.parent.name
+    command = (path.parent / 'command.txt').read_text('utf-8').strip()
+    yield f'## Group CNNs and augmentations searched: {name}'
+    yield ''
+    yield f'{len(rows)} networks trained; the eight best of them:'
+    yield ''
+    yield '```bash'
+    yield command
+    yield '```'
+    yield ''
+    yield from table(
+      [
+        *('rank', 'network', 'weights', 'validation accuracy'),
+        'retrained',
+      ],
+      [
+        [
+          row['rank'],
+          row['symmetries'] or 'plain, small',
+          row['num_weights'],
+          f'{100 * float(row["validation_accuracy"]):.1f}',
+          _percent(row['retrained_accuracy']),
+        ]
+        for row in rows[:8]
+      ],
+    )
+    yield ''
+    yield (
+      '![How often the best networks have each choice]'
+      f'(results/gcnn/{name}/frequencies.png)'
+    )
+
+
+def _percent(share: str) -> str:
+  return f'{100 * float(share):.1f}' if share else ''
+
+
+def read(path: pathlib.Path) -> Rows:
+  """Returns a CSV file's rows; none if it is not there."""
+  if not path.exists():
+    return []
+  with open(path, newline='', encoding='utf-8') as file:
+    return list(csv.DictReader(file))
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+  """Yields a table in Markdown."""
+  yield '| ' + ' | '.join(heads) + ' |'
+  yield '|' + '---|' * len(heads)
+  for row in rows:
+    yield '| ' + ' | '.join(row) + ' |'
+
+
+if __name__ == '__main__':
+  launch.run(main)
