@@ -222,6 +222,7 @@ def test_learning_rates_and_seeds_may_differ():
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('optimizer', ['adam', 'sgd'])
 def test_a_diverged_child_is_a_result(optimizer):
   recipe = children.Recipe(epochs=3, batch_size=8, optimizer=optimizer)

@@ -37,13 +37,9 @@ def test_methods_are_variants(benchmark):
   assert plain.features == cnn.widths()[0] == 4
 
 
-@pytest.mark.parametrize(
-  ('flag', 'message'),
-  [({'shape': ['28']}, 'like 28x28x1'), ({'group': ['P8']}, 'known: none, H2')],
-)
-def test_bad_flags_are_said(benchmark, flag, message):
+def test_bad_shapes_are_said(benchmark):
   with (
-    flagsaver.flagsaver(**flag),
-    pytest.raises(ValueError, match=message),
+    flagsaver.flagsaver(shape=['28']),
+    pytest.raises(ValueError, match='like 28x28x1'),
   ):
     benchmark.main([])

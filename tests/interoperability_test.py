@@ -37,6 +37,7 @@ def foreign():
   return model, model.init(jax.random.key(1), x), x
 
 
+@pytest.mark.slow
 def test_an_optax_loop_in_a_foreign_model(foreign):
   model, variables, x = foreign
   labels = jnp.arange(16) % 3
@@ -64,6 +65,7 @@ def test_an_optax_loop_in_a_foreign_model(foreign):
   assert np.mean(losses[-10:]) < 0.8 * np.mean(losses[:10])
 
 
+@pytest.mark.slow
 def test_jit_vmap_grad_checkpoint(foreign):
   model, variables, x = foreign
   expected = model.apply(variables, x)
@@ -88,6 +90,7 @@ def test_jit_vmap_grad_checkpoint(foreign):
   )
 
 
+@pytest.mark.slow
 def test_gradients_against_finite_differences():
   layer = aen.EquivariantDense(**ROTATION, out_shape=(4, 4))
   with enable_x64(True):

@@ -65,10 +65,14 @@ def make_step(strategy, config, accuracy, index):
 @pytest.mark.parametrize(
   ('options', 'steps', 'updates'),
   [
-    ({}, 527, 16),
-    ({'batch_size': 32, 'hidden_sizes': (50,) * 3, **RING}, 300, 269),
+    pytest.param({}, 527, 16, marks=pytest.mark.slow, id='published'),
+    pytest.param(
+      {'batch_size': 32, 'hidden_sizes': (50,) * 3, **RING},
+      300,
+      269,
+      id='small',
+    ),
   ],
-  ids=['published', 'small'],
 )
 def test_agrees_step_by_step(options, steps, updates):
   # BLAS threads that spin are slow beside other processes.

@@ -99,6 +99,7 @@ def test_loading_nothing_or_nonsense_is_one_line(tmp_path):
     aen.SearchResult.load(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_users_own_symmetry_is_found_and_survives_saving(tmp_path):
   def mirror(array):
     return array[:, ::-1]
@@ -219,6 +220,7 @@ def found_dense():
   return start(None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('strategy', ['random', 'local', 'evolution', 'dqn'])
 def test_every_strategy_searches(strategy):
   options = {'dqn': (('max_steps', 20), ('batch_size', 8))}
@@ -290,6 +292,7 @@ def test_odd_wide_and_colour_images_just_work(shape):
     result.best.predict(images[:, 1:])
 
 
+@pytest.mark.slow
 def test_no_symmetry_is_a_verdict():
   rng = np.random.default_rng(0)
   labels = rng.integers(4, size=240)
@@ -302,6 +305,7 @@ def test_no_symmetry_is_a_verdict():
   assert result.verdict.startswith('No symmetry helps')
 
 
+@pytest.mark.slow
 def test_the_test_images_are_touched_only_at_the_end():
   images, labels = flipped_images()
   seen = found()
