@@ -198,6 +198,7 @@ def test_a_network_trains_the_same_whatever_its_padding():
   np.testing.assert_allclose(exact.train_loss, padded.train_loss, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_all_networks_of_a_table_are_few_programs():
   table = spaces.mlp_space((28, 28), 10)
   programs = {table.program(network) for network in range(len(table))}

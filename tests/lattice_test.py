@@ -20,7 +20,7 @@ def paper_lattice():
   [
     ([(4, 4), (4, 4)], 66),
     ([(8, 8), (4, 4)], 138),
-    ([(6, 6), (4, 4), (4, 4)], 244),
+    pytest.param([(6, 6), (4, 4), (4, 4)], 244, marks=pytest.mark.slow),
   ],
 )
 def test_every_state_against_its_own_sharing(grids, networks, monkeypatch):

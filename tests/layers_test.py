@@ -75,7 +75,13 @@ def compiled(layer, x):
 
 @pytest.mark.parametrize('kind', LAYERS)
 @pytest.mark.parametrize(('in_shape', 'out_shape'), GRIDS)
-@pytest.mark.parametrize('x64', [False, True], ids=['float32', 'float64'])
+@pytest.mark.parametrize(
+  'x64',
+  [
+    pytest.param(False, id='float32'),
+    pytest.param(True, id='float64', marks=pytest.mark.slow),
+  ],
+)
 def test_equivariance_before_and_after_training(kind, in_shape, out_shape, x64):
   dtype = np.float64 if x64 else np.float32
   make = functools.partial(

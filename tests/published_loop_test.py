@@ -65,7 +65,7 @@ def make_step(strategy, config, accuracy, index):
 @pytest.mark.parametrize(
   ('options', 'steps', 'updates'),
   [
-    pytest.param({}, 527, 16, marks=pytest.mark.slow, id='published'),
+    pytest.param({}, 527, 16, id='published'),
     pytest.param(
       {'batch_size': 32, 'hidden_sizes': (50,) * 3, **RING},
       300,

@@ -112,6 +112,7 @@ def test_counts_what_it_did(name, options):
   assert set(np.flatnonzero(counts.seen_networks).tolist()) == networks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('name', 'options'), CASES[5:])
 def test_one_scan_is_the_loop_of_propose_and_observe(name, options):
   """Until the end, after which nothing is asked for and nothing changes."""
@@ -137,6 +138,7 @@ def assert_same(x, y):
   np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', strategies.STRATEGIES)
 def test_the_key_decides_and_vmap_changes_nothing(name):
   keys = jax.random.split(jax.random.key(3), 4)
