@@ -2,6 +2,7 @@
 
 import pathlib
 
+import numpy as np
 import pytest
 
 from tests import launchers
@@ -29,3 +30,34 @@ def test_every_picture_is_there(launcher):
 
 def test_without_files_there_are_no_sections(launcher, tmp_path):
   assert '##' not in '\n'.join(launcher.lines(tmp_path))
+
+
+@pytest.mark.parametrize(
+  ('words', 'strategy'),
+  [
+    ('random networks', 'random'),
+    ('a random walk over states', 'walk'),
+    ("the paper's DQN", 'dqn'),
+    ('a DQN that learns from the 16th step on', 'dqn_quick'),
+    ('the same, valuing states instead of toggles', 'dqn_after'),
+    ('local search with restarts', 'local'),
+    ('regularised evolution', 'evolution'),
+  ],
+)
+def test_the_readmes_means_are_those_of_the_file(launcher, words, strategy):
+  rows = [
+    row
+    for row in launcher.read(ROOT / 'results/strategies/summary.csv')
+    if row['strategy'] == strategy
+  ]
+  cells = [
+    '{:.1f} ({:.1f})'.format(
+      *(
+        100 * np.mean([float(r[kind]) for r in rows if r['networks'] == spent])
+        for kind in ('regret', 'observed')
+      )
+    )
+    for spent in ('20', '50', '100')
+  ]
+  line = f'| {words} | {" | ".join(cells)} |'
+  assert line in (ROOT / 'README.md').read_text('utf-8').splitlines()
