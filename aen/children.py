@@ -19,7 +19,6 @@ from typing import Any
 from typing import NamedTuple
 
 from flax import linen as nn
-from flax.linen import initializers
 import jax
 from jax import lax
 import jax.numpy as jnp
@@ -28,34 +27,7 @@ import numpy as np
 import optax
 
 from aen import augmentations
-from aen import layers
-
-# Part of every memo key: raise it when the same config trains differently.
-RECIPE_VERSION = 1
-
-OPTIMIZERS: Mapping[str, Callable[..., optax.GradientTransformation]] = (
-  types.MappingProxyType(
-    {
-      'adam': lambda momentum: optax.scale_by_adam(b1=momentum),
-      'sgd': lambda momentum: optax.trace(decay=momentum),
-    }
-  )
-)
-
-_UNIFORM = initializers.variance_scaling(1 / 3, 'fan_in', 'uniform')
-INITIALIZERS: Mapping[str, initializers.Initializer] = types.MappingProxyType(
-  {
-    'fan_in': _UNIFORM,  # U(±1/√fan-in)
-    'lecun': initializers.lecun_normal(),
-    'he': initializers.he_normal(),
-    'published': _UNIFORM,  # rescaled to U(±1/√orbits) in `_init`
-  }
-)
-
-# What makes an epoch, and a network, the best one. The likelihood, exp(-loss),
-# is the geometric mean of the probabilities given to the right classes; it is
-# less noisy than counting right answers.
-CRITERIA = ('accuracy', 'likelihood')
+from aen import recipes
 
 # Children that one program trains side by side on each device. On a CPU a batch
 # of small matrix products is slower than one after another (measured by
@@ -96,53 +68,6 @@ class ChildData(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Recipe:
-  """How a child is trained; hashable, because it is part of the program.
-
-  Attributes:
-    epochs: Times every image is seen.
-    batch_size: Images a step; those that fill no batch wait for another epoch,
-      whose order differs.
-    optimizer: A name in `OPTIMIZERS`.
-    learning_rate: Of all children that are given none of their own.
-    momentum: Of the optimizer (Adam's β₁).
-    initializer: A name in `INITIALIZERS`: how hidden kernels start.
-    fresh_order: Whether every epoch has an order of its own, or all the first
-      one's, as in the published code.
-    criterion: What the best epoch is best in, one of `CRITERIA`.
-  """
-
-  epochs: int = 4
-  batch_size: int = 64
-  optimizer: str = 'adam'
-  learning_rate: float = 1e-3
-  momentum: float = 0.9
-  initializer: str = 'fan_in'
-  fresh_order: bool = True
-  criterion: str = 'accuracy'
-
-  def __post_init__(self) -> None:
-    for name in ('epochs', 'batch_size'):
-      layers.positive(getattr(self, name), name)
-    for name, known in (
-      ('optimizer', OPTIMIZERS),
-      ('initializer', INITIALIZERS),
-      ('criterion', CRITERIA),
-    ):
-      if getattr(self, name) not in known:
-        raise ValueError(
-          f'{name} must be one of {", ".join(known)}, got'
-          f' {getattr(self, name)!r}'
-        )
-    if not 0 < self.learning_rate < np.inf:
-      raise ValueError(
-        f'learning_rate must be positive, got {self.learning_rate!r}'
-      )
-    if not 0 <= self.momentum < 1:
-      raise ValueError(f'momentum must be in [0, 1), got {self.momentum!r}')
-
-
-@dataclasses.dataclass(frozen=True)
 class ChildConfig:
   """The program that trains a child: what is compiled, not traced.
 
@@ -154,7 +79,7 @@ class ChildConfig:
   """
 
   model: nn.Module
-  recipe: Recipe = Recipe()
+  recipe: recipes.Recipe = recipes.Recipe()
   return_params: bool = False
 
 
@@ -173,18 +98,6 @@ class ChildResult(NamedTuple):
   few_test_accuracy: jax.Array | None  # float32 [E], on the few
   diverged: jax.Array  # bool []
   params: Any = None  # those of the best validation epoch, on request
-
-
-def scores(result: Any, criterion: str) -> jax.Array:
-  """Returns what each epoch is worth by a criterion: 0 to 1, more is better.
-
-  Args:
-    result: Has `validation_accuracy` and `validation_loss`.
-    criterion: One of `CRITERIA`.
-  """
-  if criterion == 'accuracy':
-    return jnp.asarray(result.validation_accuracy)
-  return jnp.exp(-jnp.asarray(result.validation_loss))
 
 
 def train_child(
@@ -214,7 +127,7 @@ def train_child(
   mask = index.get(AUGMENTATION)
   index = {name: v for name, v in index.items() if name != AUGMENTATION}
   rate = recipe.learning_rate if learning_rate is None else learning_rate
-  optimizer = OPTIMIZERS[recipe.optimizer](recipe.momentum)
+  optimizer = recipes.OPTIMIZERS[recipe.optimizer](recipe.momentum)
 
   def loss_of(params: Any, batch: Examples, key: jax.Array) -> jax.Array:
     noise = _noise(model, key)
@@ -244,7 +157,7 @@ def train_child(
     )
     child = _keep_if_finite(child, params, slots)
     measured = _measure(child, index, data, model, losses.mean())
-    score = scores(measured, recipe.criterion)
+    score = recipes.scores(measured, recipe.criterion)
     return _keep_best(child, score), measured
 
   params = _init(init_key, index, data.train.images[:1], model, recipe)
@@ -270,7 +183,7 @@ def _init(
   index: Mapping[str, Any],
   images: jax.Array,
   model: nn.Module,
-  recipe: Recipe,
+  recipe: recipes.Recipe,
 ) -> Any:
   _, variables = model.apply(
     index, images, rngs={'params': key}, mutable=['params']
@@ -293,7 +206,7 @@ def _published_scale(params: Any, labels: Mapping[str, jax.Array]) -> Any:
 
 
 def _order(
-  key: jax.Array, epoch: jax.Array, num_images: int, recipe: Recipe
+  key: jax.Array, epoch: jax.Array, num_images: int, recipe: recipes.Recipe
 ) -> jax.Array:
   """Returns which images each step of an epoch sees, int32 [steps, B]."""
   steps = num_images // recipe.batch_size

@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
 import math
-import types
 from typing import Any
 
 from flax import linen as nn
@@ -27,7 +26,6 @@ from flax.typing import Initializer
 from flax.typing import PaddingLike
 from flax.typing import PrecisionLike
 import jax
-from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
@@ -38,11 +36,6 @@ from aen import windows
 from aen.orbits import as_shape
 
 Array = jax.Array | np.ndarray
-
-# A batch with more bytes of patches than fit into a processor's cache is cut
-# into chunks that do; measured, like the choice in `_method`, on two cores.
-_CACHE_BYTES = 2**22
-_CHUNK_BYTES = 2**20
 
 
 def shared_conv(
@@ -73,7 +66,7 @@ def shared_conv(
     padding: As in `flax.linen.Conv`: 'SAME', 'VALID' or numbers.
     kernel_dilation: As in `flax.linen.Conv`.
     precision: As in `jax.lax.conv_general_dilated`.
-    method: A name in `METHODS`; by default the one that is faster here.
+    method: A name in `windows.METHODS`; by default the one that is faster here.
 
   Returns:
     [..., *S', |G|, F].
@@ -89,11 +82,12 @@ def shared_conv(
   batch, space = _split(x.shape, ndim, lifting)
   kernel_shape = index.shape[:ndim]
   frame = windows.frame(space, kernel_shape, strides, padding, kernel_dilation)
-  y = _method(method)(
+  y = windows.convolve(
     x.reshape(-1, *space, math.prod(x.shape[len(batch) + ndim :])),
     _plain_kernel(layers.shared_kernel(weights, index), lifting),
     frame,
     precision,
+    method,
   )
   y = y.reshape(*batch, *y.shape[1:-1], order, weights.shape[-1])
   return (
@@ -134,83 +128,9 @@ def _split(
 
 def _plain_kernel(kernel: jax.Array, lifting: bool) -> jax.Array:
   """Merges group and channels: [*K, (|G|,) |G|, C, F] to [*K, |G|C, |G|F]."""
-  if lifting:
-    kernel = jnp.expand_dims(kernel, -4)
-  *sides, order_in, order_out, channels, features = kernel.shape
-  kernel = jnp.swapaxes(kernel, -3, -2)
-  return kernel.reshape(*sides, order_in * channels, order_out * features)
-
-
-def _convolution(
-  x: jax.Array,
-  kernel: jax.Array,
-  frame: windows.Frame,
-  precision: PrecisionLike,
-) -> jax.Array:
-  """XLA's own convolution."""
-  ndim = len(frame.strides)
-  last = (0, ndim + 1, *range(1, ndim + 1))  # where batch, channels, space are
-  numbers = lax.ConvDimensionNumbers(last, (ndim + 1, ndim, *range(ndim)), last)
-  return lax.conv_general_dilated(
-    x,
-    kernel,
-    frame.strides,
-    frame.padding,
-    rhs_dilation=frame.dilation,
-    dimension_numbers=numbers,
-    precision=precision,
+  return layers.merge_channels(
+    jnp.expand_dims(kernel, -4) if lifting else kernel
   )
-
-
-def _patches(
-  x: jax.Array,
-  kernel: jax.Array,
-  frame: windows.Frame,
-  precision: PrecisionLike,
-) -> jax.Array:
-  """A matrix product with the patches under the kernel, side by side.
-
-  A few images at a time, so that their patches stay in the processor's cache;
-  the backward pass makes them anew rather than reading them from memory.
-  """
-  matrix = kernel.reshape(-1, kernel.shape[-1])
-
-  def several(images: jax.Array) -> jax.Array:
-    patches = jnp.concatenate(windows.slices(images, frame), -1)
-    return jnp.matmul(patches, matrix, precision=precision)
-
-  patch_bytes = math.prod(frame.places) * matrix.shape[0] * x.dtype.itemsize
-  size = _chunk_size(x.shape[0], patch_bytes)
-  if size == x.shape[0]:
-    return several(x)
-  chunks = x.reshape(-1, size, *x.shape[1:])
-  y = lax.map(jax.checkpoint(several, prevent_cse=False), chunks)
-  return y.reshape(x.shape[0], *y.shape[2:])
-
-
-def _chunk_size(num_images: int, patch_bytes: int) -> int:
-  """Returns the whole batch, or the largest divisor with few patches."""
-  if num_images * patch_bytes <= _CACHE_BYTES:
-    return num_images
-  fitting = max(1, min(num_images, _CHUNK_BYTES // patch_bytes))
-  return max(n for n in range(1, fitting + 1) if num_images % n == 0)
-
-
-METHODS = types.MappingProxyType({'conv': _convolution, 'patches': _patches})
-
-
-def _check_method(name: str | None) -> None:
-  if name is not None and name not in METHODS:
-    raise ValueError(
-      f'method must be one of {tuple(METHODS)} or None, got {name!r}'
-    )
-
-
-def _method(name: str | None) -> Any:
-  _check_method(name)
-  if name is None:
-    name = 'patches' if jax.default_backend() == 'cpu' else 'conv'
-  return METHODS[name]
 
 
 class EquivariantConv(nn.Module):
@@ -242,7 +162,7 @@ class EquivariantConv(nn.Module):
     kernel_init: Initialiser of the plain kernel, [*K, |G| * C, |G| * F].
     bias_init: Initialiser of the bias.
     lifting: Whether the inputs lie on the plane, without a group axis.
-    method: A name in `METHODS`; by default the one that is faster here.
+    method: A name in `windows.METHODS`; by default the one that is faster here.
 
   >>> EquivariantConv(('rotation',), features=6, kernel_size=(3, 3))
   EquivariantConv(rotation, |G| = 4, G→G: 3×3×4×4 = 144 weights, 36 free)
@@ -272,7 +192,7 @@ class EquivariantConv(nn.Module):
         f' {(self.kernel_size,) * 2} for images, got {self.kernel_size}'
       )
     self.kernel_size = as_shape(self.kernel_size)
-    _check_method(self.method)
+    windows.check_method(self.method)
     self.sharing()  # raises where the symmetries are none of a convolution
     super().__post_init__()
 
@@ -313,7 +233,7 @@ class EquivariantConv(nn.Module):
     def init_kernel(key: jax.Array) -> jax.Array:
       plain_shape = _plain_shape(own.kernel.shape, shape, self.lifting)
       plain = self.kernel_init(key, plain_shape, self.param_dtype)
-      return _first_entries(plain, index, own.num_weights, self.features)
+      return layers.first_entries(plain, index, own.num_weights, self.features)
 
     weights, bias = self.param('kernel', init_kernel), None
     if self.use_bias:
@@ -338,13 +258,7 @@ class EquivariantConv(nn.Module):
   def plain_parameters(self, params: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the parameters of a plain `flax.linen.Conv`; see `to_dense`."""
     own = self.sharing()
-    names = {'kernel', 'bias'} if self.use_bias else {'kernel'}
-    if set(params) != names or params['kernel'].shape[0] != own.num_weights:
-      raise ValueError(
-        f'{self!r} has parameters {sorted(names)} and {own.num_weights} weights'
-        f' in its kernel, got {jax.tree.map(jnp.shape, dict(params))}; these'
-        ' belong to another layer'
-      )
+    layers.check_parameters(self, params, own.num_weights)
     kernel = layers.shared_kernel(jnp.asarray(params['kernel']), own.kernel)
     plain = {'kernel': _plain_kernel(kernel, self.lifting)}
     if self.use_bias:
@@ -367,76 +281,3 @@ def _plain_shape(
     (*index[:-1], 1, index[-1]) if lifting else index
   )
   return *sides, order_in * weights[1], order_out * weights[2]
-
-
-def _first_entries(
-  plain: Array, index: Array, num_weights: int, features: int
-) -> jax.Array:
-  """Takes each orbit's first entry out of a plain kernel, as [W, C, F]."""
-  order = index.shape[-1]
-  num_inputs = index.size // order  # kernel positions × input elements
-  entries = jnp.reshape(plain, (num_inputs, -1, order, features))
-  entries = entries.swapaxes(1, 2).reshape(index.size, -1, features)
-  first = layers.first_positions(index, num_weights)
-  return jnp.take(entries, first, axis=0, mode='fill', fill_value=0)
-
-
-_REDUCTIONS = types.MappingProxyType(
-  {
-    'max': (jnp.max, lambda parts: functools.reduce(jnp.maximum, parts)),
-    'mean': (jnp.mean, lambda parts: sum(parts[1:], parts[0]) / len(parts)),
-  }
-)
-
-
-def _reduction(how: str) -> tuple[Any, Any]:
-  if how not in _REDUCTIONS:
-    raise ValueError(f'how must be one of {tuple(_REDUCTIONS)}, got {how!r}')
-  return _REDUCTIONS[how]
-
-
-def group_pool(x: Array, how: str = 'max') -> jax.Array:
-  """Pools over the group: x [..., |G|, C] to [..., C].
-
-  What remains moves as an image does: [..., *S, C], without a group axis.
-
-  Args:
-    x: Features of a group convolution.
-    how: 'max' or 'mean'.
-  """
-  return _reduction(how)[0](jnp.asarray(x), axis=-2)
-
-
-def spatial_pool(
-  x: Array,
-  group: symmetries_lib.Group,
-  window: int | Sequence[int] = 2,
-  strides: int | Sequence[int] | None = None,
-  how: str = 'max',
-) -> jax.Array:
-  """Pools over windows of positions: x [..., *S, |G|, C].
-
-  Args:
-    x: Features of a group convolution.
-    group: Its group, which also tells the number of spatial axes.
-    window: The window's sides.
-    strides: Its steps; by default the window's sides.
-    how: 'max' or 'mean'.
-
-  Returns:
-    [..., *S', |G|, C].
-
-  Raises:
-    ValueError: The windows do not end at the last position, so that a reflected
-      image would be pooled over other windows: for windows of two, an odd size.
-  """
-  _, merge = _reduction(how)
-  x = jnp.asarray(x)
-  batch, space = _split(x.shape, group.ndim, lifting=False)
-  sides = windows.per_axis(window, group.ndim, 'window')
-  frame = windows.frame(
-    space, sides, sides if strides is None else strides, 'VALID'
-  )
-  windows.check(frame, group)
-  pooled = merge(windows.slices(x.reshape(-1, *space, *x.shape[-2:]), frame))
-  return pooled.reshape(*batch, *pooled.shape[1:])

@@ -24,6 +24,7 @@ import tqdm
 
 from aen import children
 from aen import datasets
+from aen import recipes
 from aen import results
 from aen import spaces
 
@@ -75,7 +76,7 @@ class Evaluator:
   space: spaces.Space
   data: children.ChildData
   fingerprint: str
-  recipe: children.Recipe
+  recipe: recipes.Recipe
   memo: results.Results
   keep_params: bool = False
   children_per_batch: int | None = None
@@ -171,10 +172,10 @@ def _floats(curve: jax.Array | np.ndarray | None) -> tuple[float, ...]:
   return () if curve is None else tuple(float(value) for value in curve)
 
 
-def recipe_key(recipe: children.Recipe) -> str:
+def recipe_key(recipe: recipes.Recipe) -> str:
   """Returns the part of a memo key that says how children are trained."""
   return json.dumps(
-    {'version': children.RECIPE_VERSION, **dataclasses.asdict(recipe)},
+    {'version': recipes.RECIPE_VERSION, **dataclasses.asdict(recipe)},
     sort_keys=True,
   )
 
@@ -196,7 +197,7 @@ def unpack(packed: bytes) -> children.Params:
 
 def make_evaluator(
   data: datasets.Dataset,
-  scaling: Scaling,
+  scaling: Scaling | None = None,
   *,
   measure_test: bool = False,
   few: np.ndarray | None = None,
@@ -206,11 +207,12 @@ def make_evaluator(
 
   Args:
     data: The images.
-    scaling: What is done to them first.
+    scaling: What is done to them first; `scaling_of` by default.
     measure_test: Whether to measure the test images too, after every epoch.
     few: Which of them count apart, too. bool [N]
     **options: The other fields of `Evaluator`.
   """
+  scaling = scaling or scaling_of(data.train.images)
   splits = [data.train, data.validation] + [data.test] * measure_test
   examples: list[Any] = [
     children.Examples(

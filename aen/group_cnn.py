@@ -20,6 +20,7 @@ import numpy as np
 from aen import convolutions
 from aen import layers
 from aen import networks
+from aen import pooling
 from aen import symmetries as symmetries_lib
 from aen.orbits import as_shape
 
@@ -199,12 +200,12 @@ class GroupCNN(nn.Module):
     for i, conv in enumerate(convs):
       x = nn.relu(conv(x))
       if i % 2:
-        x = convolutions.spatial_pool(x, group, 2)
+        x = pooling.spatial_pool(x, group, 2)
     self.sow('intermediates', 'features', x)
     if self.head == 'dense':
       x = nn.relu(dense(x.reshape(x.shape[0], -1)))
     else:
-      x = convolutions.group_pool(nn.relu(dense(x))).squeeze((1, 2))
+      x = pooling.group_pool(nn.relu(dense(x))).squeeze((1, 2))
     x = nn.Dropout(self.dropout_rate, deterministic=not train)(x)
     return head(last(x))
 

@@ -258,7 +258,7 @@ class EquivariantDense(nn.Module):
         (num_in * math.prod(channels), num_out * features),
         self.param_dtype,
       )
-      weights = _first_entries(plain, index, num_weights, features)
+      weights = first_entries(plain, index, num_weights, features)
       return weights if channels else weights[:, 0, 0]
 
     weights = self.param('kernel', init_kernel)
@@ -317,24 +317,39 @@ class EquivariantDense(nn.Module):
       )
     return own.kernel, own.bias, num_weights, num_biases
 
+  @nn.nowrap
+  def plain_parameters(self, params: Params) -> dict[str, Any]:
+    """Returns the parameters of a plain `flax.linen.Dense`; see `to_dense`."""
+    own = self.sharing()
+    check_parameters(self, params, self.max_weights or own.num_weights)
+    weights = jnp.asarray(params['kernel'])
+    kernel = shared_kernel(weights, own.kernel)
+    if weights.ndim == 1:
+      kernel = kernel[..., None, None]
+    plain = {'kernel': merge_channels(kernel)}
+    if self.use_bias:
+      plain['bias'] = jnp.asarray(params['bias'])[own.bias].ravel()
+    return plain
 
-def _first_entries(
+
+def first_entries(
   plain: Array, index: Array, num_weights: int, features: int
 ) -> jax.Array:
   """Takes each orbit's first entry out of a plain dense kernel.
 
   Args:
-    plain: [N * C, M * F].
-    index: [N, M].
+    plain: [..., N * C, M * F].
+    index: [..., N, M].
     num_weights: W; those beyond the index' labels come out as zero.
     features: F.
 
   Returns:
     [W, C, F].
   """
-  num_in, num_out = index.shape
+  num_out = index.shape[-1]
+  num_in = index.size // num_out
   entries = jnp.reshape(plain, (num_in, -1, num_out, features))
-  entries = entries.transpose(0, 2, 1, 3).reshape(index.size, -1, features)
+  entries = entries.swapaxes(1, 2).reshape(index.size, -1, features)
   first = first_positions(index, num_weights)
   return jnp.take(entries, first, axis=0, mode='fill', fill_value=0)
 
@@ -350,181 +365,19 @@ def first_positions(index: Array, num_weights: int) -> Array:
   return first.at[index.ravel()].min(positions)
 
 
-def _plain_kernel(weights: Array, index: Array) -> jax.Array:
-  """Returns the plain dense kernel [N * C, M * F] of shared weights."""
-  num_in, num_out = index.shape
-  kernel = shared_kernel(jnp.asarray(weights), index)
-  kernel = kernel.reshape(num_in, num_out, *weights.shape[1:] or (1, 1))
-  channels, features = kernel.shape[2:]
-  return kernel.transpose(0, 2, 1, 3).reshape(
-    num_in * channels, num_out * features
-  )
+def merge_channels(kernel: jax.Array) -> jax.Array:
+  """Returns the kernel of a plain layer: [..., N, M, C, F] to [..., NC, MF]."""
+  *sides, num_in, num_out, channels, features = kernel.shape
+  kernel = jnp.swapaxes(kernel, -3, -2)
+  return kernel.reshape(*sides, num_in * channels, num_out * features)
 
 
-def sharing_variables(module: nn.Module) -> dict[str, Any]:
-  """Returns the 'sharing' collection that makes any layer act as this one.
-
-  A module with `max_weights` computes, with this collection passed beside its
-  parameters, what `module` would: so one compiled program serves all networks,
-  and collections of several stack for `jax.vmap`.
-  """
-
-  def collection(layer: nn.Module) -> dict[str, Any]:
-    if layers := _sublayers(layer):
-      return {name: collection(each) for name, each in layers.items()}
-    if isinstance(layer, nn.Dense):
-      return {}
-    own = layer.sharing()
-    return {'kernel': jnp.asarray(own.kernel), 'bias': jnp.asarray(own.bias)}
-
-  return {'sharing': collection(module)}
-
-
-def _sublayers(module: nn.Module) -> dict[str, nn.Module]:
-  """Returns a network's layers by name; none for a layer."""
-  if hasattr(module, 'sublayers'):
-    return module.sublayers()
-  known = isinstance(module, EquivariantDense | nn.Dense)
-  if not known and not hasattr(module, 'plain_parameters'):
+def check_parameters(layer: Any, params: Params, num_weights: int) -> None:
+  """Raises unless parameters can be those of a layer of shared weights."""
+  names = {'kernel', 'bias'} if layer.use_bias else {'kernel'}
+  if set(params) != names or params['kernel'].shape[0] != num_weights:
     raise ValueError(
-      'expected an EquivariantDense or a network of them (EquivariantMLP), got'
-      f' {type(module).__name__}; take the EquivariantDense layers in it one by'
-      ' one, each with its own parameters'
+      f'{layer!r} has parameters {sorted(names)} and {num_weights} weights in'
+      f' its kernel, got {jax.tree.map(jnp.shape, dict(params))}; these belong'
+      ' to another layer'
     )
-  return {}
-
-
-def to_dense(module: nn.Module, variables: Params) -> dict[str, Any]:
-  """Returns parameters of plain Flax layers that compute the same function.
-
-  Args:
-    module: An `EquivariantDense`, an `EquivariantConv` or a network of them.
-    variables: Its variables, or its parameters alone.
-
-  Returns:
-    For a dense layer: {'kernel': [N * C, M * F], 'bias': [M * F]}, the
-    parameters of `nn.Dense(M * F)` acting on flattened inputs. For a
-    convolution: those of `nn.Conv(|G| * F, kernel_size, …)` acting on inputs
-    whose group axis and channels are one axis. For a network: a dict of them by
-    the layers' names.
-  """
-  params = variables.get('params', variables)
-  if layers := _sublayers(module):
-    _check_names(layers, params, 'parameters')
-    return {n: to_dense(layer, params[n]) for n, layer in layers.items()}
-  if isinstance(module, nn.Dense):
-    return dict(params)
-  if hasattr(module, 'plain_parameters'):
-    return module.plain_parameters(params)
-  own = module.sharing()
-  names = {'kernel', 'bias'} if module.use_bias else {'kernel'}
-  expected = module.max_weights or own.num_weights
-  if set(params) != names or params['kernel'].shape[0] != expected:
-    raise ValueError(
-      f'{module!r} has parameters {sorted(names)} and {expected} weights in its'
-      f' kernel, got {jax.tree.map(jnp.shape, dict(params))}; these belong to'
-      ' another layer'
-    )
-  plain = {'kernel': _plain_kernel(params['kernel'], own.kernel)}
-  if module.use_bias:
-    plain['bias'] = jnp.asarray(params['bias'])[own.bias].ravel()
-  return plain
-
-
-def _check_names(
-  layers: Mapping[str, Any], others: Mapping[str, Any], what: str
-) -> None:
-  if set(layers) != set(others):
-    raise ValueError(
-      f'expected {what} of the layers {sorted(layers)}, got {sorted(others)}'
-    )
-
-
-def expand(
-  source: nn.Module, variables: Params, target: nn.Module
-) -> dict[str, Any]:
-  """Returns parameters with which a less symmetric module is the same function.
-
-  A warm start: train with much symmetry, go on with less.
-
-  Args:
-    source: The module the parameters belong to.
-    variables: Its variables, or its parameters alone.
-    target: A module of the same shapes with fewer symmetries.
-
-  Returns:
-    Parameters for the target: `target.apply({'params': …}, x)`.
-
-  Raises:
-    ValueError: The target cannot be that function: its shapes differ, or it has
-      a symmetry that the source lacks.
-  """
-  params = variables.get('params', variables)
-  if layers := _sublayers(target):
-    parts = _sublayers(source)
-    _check_names(layers, parts, 'a source')
-    _check_names(parts, params, 'parameters')
-    return {n: expand(parts[n], params[n], layers[n]) for n in layers}
-  if hasattr(target, 'plain_parameters'):
-    raise ValueError(
-      f'expand is for dense layers, got {target!r}: the group is an axis of a'
-      " convolution's features, so fewer symmetries mean other shapes; to_dense"
-      ' gives the parameters of a plain network'
-    )
-  plain = to_dense(source, params)
-  if isinstance(target, nn.Dense):
-    return _plain_for(target, plain)
-  _check_refines(source, target, plain['kernel'].shape)
-  own, features = target.sharing(), target.features or 1
-  num_weights = target.max_weights or own.num_weights
-  kernel = _first_entries(plain['kernel'], own.kernel, num_weights, features)
-  expanded = {'kernel': kernel if target.features else kernel[:, 0, 0]}
-  if target.use_bias:
-    num_biases = own.bias.size if target.max_weights else own.num_biases
-    first = first_positions(own.bias, num_biases)
-    bias = plain.get('bias', jnp.zeros(own.bias.size * features))
-    bias = bias.reshape(own.bias.size, features)
-    bias = jnp.take(bias, first, axis=0, mode='fill', fill_value=0)
-    expanded['bias'] = bias if target.features else bias[:, 0]
-  elif 'bias' in plain:
-    raise ValueError(f'{target!r} has no bias and cannot hold the given one')
-  return expanded
-
-
-def _plain_for(target: nn.Dense, plain: Params) -> dict[str, jax.Array]:
-  if plain['kernel'].shape[1] != target.features:
-    raise ValueError(
-      f'expand needs layers of the same shapes, got {plain["kernel"].shape[1]}'
-      f' outputs for a Dense layer of {target.features}'
-    )
-  return dict(plain)
-
-
-def _check_refines(
-  source: nn.Module, target: nn.Module, plain_shape: tuple[int, ...]
-) -> None:
-  """Raises unless entries that the target shares are shared in the source."""
-  own = target.sharing()
-  num_in, num_out = own.kernel.shape
-  same_grids = (
-    plain_shape[1] == num_out * (target.features or 1)
-    and plain_shape[0] % num_in == 0
-    and (target.features is not None or plain_shape[0] == num_in)
-  )
-  if isinstance(source, EquivariantDense):
-    given = source.sharing()
-    same_grids &= given.kernel.shape == own.kernel.shape
-  else:
-    given = sharing_lib.dense_sharing((), num_in, num_out)
-  if not same_grids:
-    raise ValueError(
-      f'expand needs layers of the same shapes, got a kernel {plain_shape} for'
-      f' {target!r}'
-    )
-  for mine, theirs in ((own.kernel, given.kernel), (own.bias, given.bias)):
-    first = first_positions(mine, int(mine.max()) + 1)[mine.ravel()]
-    if not np.array_equal(theirs.ravel()[first], theirs.ravel()):
-      raise ValueError(
-        f'{target!r} shares weights that the source keeps apart, so it cannot'
-        ' be the same function; expand from more symmetry to less'
-      )

@@ -1,6 +1,6 @@
 """What a search found: the ranking, the best network, and what it gains.
 
-Legend: N test images, S seeds.
+Legend: N images.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,6 @@ import csv
 import dataclasses
 import functools
 import json
-import math
 import pathlib
 from typing import Any
 from typing import NamedTuple
@@ -18,124 +17,13 @@ from flax import linen as nn
 import jax
 import numpy as np
 
-from aen import children
 from aen import evaluation
 from aen import files
-from aen import results
+from aen import scoring
 from aen import spaces
 from aen import symmetries as symmetries_lib
 
-Z_95 = 1.959964  # two-sided 95 % of a normal distribution
 _PREDICT_BATCH = 1000
-
-
-@dataclasses.dataclass(frozen=True)
-class Gain:
-  """A difference of test accuracies, with its 95 % interval.
-
-  The interval covers both chances: of drawing these test images, and of drawing
-  these seeds. Both networks answer the same images and share their seeds.
-  """
-
-  mean: float
-  low: float
-  high: float
-  standard_error: float
-
-  @classmethod
-  def between(cls, best: np.ndarray, base: np.ndarray) -> 'Gain':
-    """Compares two networks by which images they get right, bool [S, N]."""
-    difference = best.astype(float) - base  # [S, N]
-    mean = float(difference.mean())
-    means = [difference.mean(axis=0)]  # by image
-    if len(difference) > 1:
-      means.append(difference.mean(axis=1))  # by seed
-    variances = [part.var(ddof=1) / part.size for part in means]
-    margin = _margin(variances, means)
-    return cls(mean, mean - margin, mean + margin, math.sqrt(sum(variances)))
-
-  @property
-  def is_clear(self) -> bool:
-    """Whether the whole interval lies above 0."""
-    return self.low > 0
-
-  def __str__(self) -> str:
-    return (
-      f'{100 * self.mean:+.1f} points (95 % interval {100 * self.low:+.1f} …'
-      f' {100 * self.high:+.1f})'
-    )
-
-
-def _margin(variances: Sequence[float], samples: Sequence[np.ndarray]) -> float:
-  """Returns half a 95 % interval, by Student's t as Satterthwaite has it."""
-  from scipy import stats  # takes a while to load
-
-  total = sum(variances)
-  if total == 0:
-    return 0.0
-  freedom = total**2 / sum(
-    variance**2 / (sample.size - 1)
-    for variance, sample in zip(variances, samples, strict=True)
-  )
-  return float(stats.t.ppf(0.975, freedom)) * math.sqrt(total)
-
-
-@dataclasses.dataclass(frozen=True)
-class Score:
-  """What a network's children reached in their best epochs; means over seeds.
-
-  Attributes:
-    value: By the recipe's criterion, from 0 to 1.
-    accuracy: On the validation images.
-    standard_error: Of that accuracy: the images' and the seeds'.
-    loss: On the validation images.
-    num_seeds: How many children.
-    num_diverged: How many of them diverged.
-  """
-
-  value: float
-  accuracy: float
-  standard_error: float
-  loss: float
-  num_seeds: int
-  num_diverged: int
-
-  @classmethod
-  def of(
-    cls, records: Sequence[results.Record], criterion: str, num_images: int
-  ) -> 'Score':
-    """Returns the score of a network's children."""
-    values, accuracies, losses = np.array(
-      [_best_epoch(record, criterion) for record in records]
-    ).T
-    accuracy = float(accuracies.mean())
-    # As if two more images were right and two wrong (Agresti and Coull), so
-    # that all of a few images right is no certainty.
-    share = (accuracy * num_images + 2) / (num_images + 4)
-    variance = share * (1 - share) / (num_images + 4)
-    if len(records) > 1:
-      variance += float(accuracies.var(ddof=1)) / len(records)
-    return cls(
-      value=float(values.mean()),
-      accuracy=accuracy,
-      standard_error=math.sqrt(variance),
-      loss=float(losses.mean()),
-      num_seeds=len(records),
-      num_diverged=sum(record.diverged for record in records),
-    )
-
-
-def _best_epoch(
-  record: results.Record, criterion: str
-) -> tuple[float, float, float]:
-  """Returns value, accuracy and loss of the first best epoch."""
-  values = np.asarray(children.scores(record, criterion))
-  best = int(values.argmax())
-  return (
-    float(values[best]),
-    record.validation_accuracy[best],
-    record.validation_loss[best],
-  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,8 +43,8 @@ class Ranked:
   symmetries: tuple[str, ...]
   implied: tuple[str, ...]
   num_weights: int
-  search: Score
-  retrained: Score | None = None
+  search: scoring.Score
+  retrained: scoring.Score | None = None
 
   @property
   def name(self) -> str:
@@ -195,7 +83,7 @@ class Best:
   image_shape: tuple[int, ...]
   accuracy: float
   base_accuracy: float
-  gain: Gain
+  gain: scoring.Gain
 
   @property
   def name(self) -> str:
@@ -412,7 +300,7 @@ def write_trace(path: files.PathLike, result: SearchResult) -> None:
       writer.writerow((number, step.state, network, value, epsilon))
 
 
-def _numbers(score: Score) -> list[str]:
+def _numbers(score: scoring.Score) -> list[str]:
   numbers = (score.value, score.accuracy, score.standard_error, score.loss)
   return [format(number, _NUMBER) for number in numbers]
 
@@ -478,7 +366,7 @@ def _from_json(
       image_shape=space.image_shape,
       accuracy=best['accuracy'],
       base_accuracy=best['base_accuracy'],
-      gain=Gain(**best['gain']),
+      gain=scoring.Gain(**best['gain']),
     ),
     ranking=tuple(_ranked(entry) for entry in stored['ranking']),
     counts=Counts(**stored['counts']),
@@ -495,6 +383,6 @@ def _ranked(stored: Mapping[str, Any]) -> Ranked:
     symmetries=tuple(stored['symmetries']),
     implied=tuple(stored['implied']),
     num_weights=stored['num_weights'],
-    search=Score(**stored['search']),
-    retrained=Score(**again) if again else None,
+    search=scoring.Score(**stored['search']),
+    retrained=scoring.Score(**again) if again else None,
   )

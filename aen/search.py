@@ -1,6 +1,6 @@
-"""The search: propose → evaluate → observe, then retrain, choose and judge.
+"""The search: explore, retrain the best, choose among them, judge the choice.
 
-`discover` is the one-call API. Nothing here trains or remembers: evaluators do.
+`discover` is the one-call API.
 """
 
 from collections.abc import Callable
@@ -9,86 +9,26 @@ from collections.abc import Sequence
 import dataclasses
 import math
 from typing import Any
-from typing import NamedTuple
 
-import jax
 import numpy as np
 
-from aen import children
 from aen import datasets
 from aen import evaluation
+from aen import exploration
 from aen import files
-from aen import layers
 from aen import outcome
+from aen import recipes
 from aen import results
 from aen import runs
+from aen import scoring
 from aen import spaces
-from aen import strategies
 from aen import symmetries as symmetries_lib
 
 # The paper's children see 4000 images four times, 64 at once: 250 steps.
 SEARCH_IMAGES = 4000
 SEARCH_STEPS = 250
 MIN_EPOCHS = 4
-RETRAIN_FACTOR = 2.5  # the paper: 4 epochs in the search, 10 afterwards
 MANY_NETWORKS = 1000  # beyond this, exhaustive search is not the default
-_SEED_STRIDE = 1000  # seeds of different runs do not overlap
-_RETRAIN_SEED = 500
-
-
-@dataclasses.dataclass(frozen=True)
-class SearchConfig:
-  """How to search.
-
-  Attributes:
-    recipe: How children are trained.
-    strategy: A name in `strategies.STRATEGIES`.
-    options: The strategy's own options, as pairs.
-    seed: Of everything; runs with different seeds share no child.
-    num_seeds: Children per network in the search.
-    top: How many of the best networks are retrained.
-    retrain_epochs: For how long; 2.5 times as long as children by default.
-    retrain_seeds: With how many seeds, each of which also divides training and
-      validation images anew: so the best are compared on more images.
-    children_per_batch: As in `children.train_children`.
-  """
-
-  recipe: children.Recipe = children.Recipe()
-  strategy: str = 'exhaustive'
-  options: tuple[tuple[str, Any], ...] = ()
-  seed: int = 0
-  num_seeds: int = 1
-  top: int = 8
-  retrain_epochs: int | None = None
-  retrain_seeds: int = 5
-  children_per_batch: int | None = None
-
-  def __post_init__(self) -> None:
-    for name in ('num_seeds', 'top', 'retrain_seeds'):
-      layers.positive(getattr(self, name), name)
-    limit = _RETRAIN_SEED
-    if max(self.num_seeds, self.retrain_seeds) > limit:
-      raise ValueError(
-        f'num_seeds and retrain_seeds must be at most {limit}, got'
-        f' {self.num_seeds} and {self.retrain_seeds}'
-      )
-
-  def seeds(self) -> range:
-    """The seeds of the search's children."""
-    start = _SEED_STRIDE * self.seed
-    return range(start, start + self.num_seeds)
-
-  def final_seeds(self) -> range:
-    """The seeds of the retrained networks."""
-    start = _SEED_STRIDE * self.seed + _RETRAIN_SEED
-    return range(start, start + self.retrain_seeds)
-
-  def final_recipe(self) -> children.Recipe:
-    """How the best networks are retrained."""
-    longer = math.ceil(RETRAIN_FACTOR * self.recipe.epochs)
-    return dataclasses.replace(
-      self.recipe, epochs=self.retrain_epochs or longer
-    )
 
 
 def discover(
@@ -101,7 +41,7 @@ def discover(
   symmetries: symmetries_lib.SymmetryLike | None = None,
   head: str = 'invariant',
   strategy: str | None = None,
-  recipe: children.Recipe | None = None,
+  recipe: recipes.Recipe | None = None,
   seed: int = 0,
   run_dir: files.PathLike | None = None,
   **options: Any,
@@ -150,22 +90,22 @@ def discover(
     recipe = default_recipe(min(len(data.train), SEARCH_IMAGES))
   if strategy is None:
     strategy = 'exhaustive' if len(space) <= MANY_NETWORKS else 'dqn'
-  config = SearchConfig(recipe, strategy, seed=seed, **options)
+  config = exploration.SearchConfig(recipe, strategy, seed=seed, **options)
   return search(data, space, config, run_dir)
 
 
-def default_recipe(num_images: int, **changes: Any) -> children.Recipe:
+def default_recipe(num_images: int, **changes: Any) -> recipes.Recipe:
   """Returns a recipe with as many steps as the paper's children take."""
-  batch_size = changes.get('batch_size', children.Recipe.batch_size)
+  batch_size = changes.get('batch_size', recipes.Recipe.batch_size)
   epochs = math.ceil(SEARCH_STEPS / max(1, num_images // batch_size))
   defaults = {'epochs': max(MIN_EPOCHS, epochs), 'criterion': 'likelihood'}
-  return children.Recipe(**{**defaults, **changes})
+  return recipes.Recipe(**{**defaults, **changes})
 
 
 def search(
   data: datasets.Dataset,
   space: spaces.Space,
-  config: SearchConfig,
+  config: exploration.SearchConfig,
   run_dir: files.PathLike | None = None,
   search_images: int | None = SEARCH_IMAGES,
   on_trained: Callable[[Sequence[results.Record]], None] | None = None,
@@ -205,7 +145,7 @@ def search(
 def describe(
   data: datasets.Dataset,
   space: spaces.Space,
-  config: SearchConfig,
+  config: exploration.SearchConfig,
   search_images: int | None,
 ) -> dict[str, Any]:
   """Returns all that decides what a search finds, for JSON."""
@@ -218,7 +158,7 @@ def describe(
   }
 
 
-def _check(data: datasets.Dataset, config: SearchConfig) -> None:
+def _check(data: datasets.Dataset, config: exploration.SearchConfig) -> None:
   """Raises before any training if the data cannot be searched."""
   classes = np.unique(data.train.labels)
   if classes.size < 2:
@@ -244,50 +184,39 @@ def _check(data: datasets.Dataset, config: SearchConfig) -> None:
 def _search(
   data: datasets.Dataset,
   space: spaces.Space,
-  config: SearchConfig,
+  config: exploration.SearchConfig,
   memo: results.Results,
   search_images: int | None,
   on_trained: Callable[[Sequence[results.Record]], None] | None,
 ) -> outcome.SearchResult:
   scaling = evaluation.scaling_of(data.train.images)
   few = at_most(data, search_images)
-  common: dict[str, Any] = dict(
+  criterion = config.recipe.criterion
+  options: dict[str, Any] = dict(
     space=space, memo=memo, children_per_batch=config.children_per_batch
   )
-  with evaluation.Watch('search', _total(space, config), on_trained) as watch:
+  total = exploration.total(space, config)
+  with evaluation.Watch('search', total, on_trained) as watch:
     evaluate = evaluation.make_evaluator(
-      few, scaling, recipe=config.recipe, on_trained=watch, **common
+      few, scaling, recipe=config.recipe, on_trained=watch, **options
     )
-    found = explore(space, evaluate, config)
-  criterion = config.recipe.criterion
+    found = exploration.explore(space, evaluate, config)
   scores = {
-    network: outcome.Score.of(records, criterion, len(few.validation))
+    network: scoring.Score.of(records, criterion, len(few.validation))
     for network, records in found.records.items()
   }
   finalists = _finalists(space, scores, config.top)
-  seeds = config.final_seeds()
-  again: dict[int, list[results.Record]] = {n: [] for n in finalists}
-  with evaluation.Watch(
-    'retrain', len(finalists) * len(seeds), on_trained
-  ) as watch:
-    for seed in seeds:
-      retrain = evaluation.make_evaluator(
-        data.refold(seed),
-        scaling,
-        recipe=config.final_recipe(),
-        on_trained=watch,
-        keep_params=True,
-        **common,
-      )
-      for network, found_records in _by_network(
-        retrain, finalists, [seed]
-      ).items():
-        again[network] += found_records
+  total = len(finalists) * config.retrain_seeds
+  with evaluation.Watch('retrain', total, on_trained) as watch:
+    again = _retrain(
+      data, finalists, config, scaling, on_trained=watch, **options
+    )
   num_judged = min(
-    len(seeds) * len(data.validation), len(data.train) + len(data.validation)
+    config.retrain_seeds * len(data.validation),
+    len(data.train) + len(data.validation),
   )
   final_scores = {
-    network: outcome.Score.of(records, criterion, num_judged)
+    network: scoring.Score.of(records, criterion, num_judged)
     for network, records in again.items()
   }
   ranking = _ranking(space, scores, final_scores)
@@ -301,6 +230,29 @@ def _search(
     q_values=found.q_values,
     space=space,
   )
+
+
+def _retrain(
+  data: datasets.Dataset,
+  finalists: Sequence[int],
+  config: exploration.SearchConfig,
+  scaling: evaluation.Scaling,
+  **options: Any,
+) -> dict[int, list[results.Record]]:
+  """Trains the best longer, each seed on another division of the images."""
+  again: dict[int, list[results.Record]] = {n: [] for n in finalists}
+  for seed in config.final_seeds():
+    evaluate = evaluation.make_evaluator(
+      data.refold(seed),
+      scaling,
+      recipe=config.final_recipe(),
+      keep_params=True,
+      **options,
+    )
+    found = exploration.by_network(evaluate, finalists, [seed])
+    for network, records in found.items():
+      again[network] += records
+  return again
 
 
 def at_most(data: datasets.Dataset, count: int | None) -> datasets.Dataset:
@@ -325,141 +277,18 @@ def at_most(data: datasets.Dataset, count: int | None) -> datasets.Dataset:
   )
 
 
-def _total(space: spaces.Space, config: SearchConfig) -> int | None:
-  """The number of children, where it is known beforehand."""
-  exhaustive = config.strategy == 'exhaustive'
-  return len(space) * config.num_seeds if exhaustive else None
-
-
-class Exploration(NamedTuple):
-  """What a strategy has seen."""
-
-  records: dict[int, list[results.Record]]  # by network
-  counts: outcome.Counts
-  trace: tuple[outcome.Step, ...]
-  q_values: tuple[tuple[int, tuple[float, ...]], ...]
-
-
-def explore(
-  space: spaces.Space,
-  evaluate: Callable[[Sequence[evaluation.Request]], list[results.Record]],
-  config: SearchConfig,
-) -> Exploration:
-  """Lets a strategy search until it has finished, or every network is known.
-
-  Args:
-    space: The networks.
-    evaluate: Returns a record for every (network, seed).
-    config: Names the strategy and the seeds.
-  """
-  criterion, seeds = config.recipe.criterion, config.seeds()
-  index = np.asarray(space.index)
-  strategy = _compiled(
-    strategies.make(
-      config.strategy,
-      len(space.bits),
-      index=index,
-      epochs=config.recipe.epochs,
-      **{**_per_round(space, config), **dict(config.options)},
-    )
-  )
-  records = _by_network(evaluate, _bases(space), seeds)
-  baseline = _value(records[int(index[0])], criterion)
-  state = strategy.init(jax.random.key(config.seed), baseline)
-  trace = []
-  while len(records) < len(space) and not strategy.finished(state):
-    epsilon = strategy.epsilon and float(strategy.epsilon(state))
-    state, proposal = strategy.propose(state)
-    asked = [int(s) for s in proposal.states]
-    used = [s for s in asked if s != strategies.NO_STATE]
-    networks = [int(index[s]) for s in used]
-    unknown = [network for network in networks if network not in records]
-    records |= _by_network(evaluate, unknown, seeds)
-    worth = {s: _value(records[int(index[s])], criterion) for s in used}
-    values = np.array([worth.get(s, 0.0) for s in asked], np.float32)
-    state = strategy.observe(state, proposal, values)
-    trace += [outcome.Step(s, worth[s], epsilon) for s in used]
-  counts = outcome.Counts(
-    steps=int(state.counts.steps),
-    states=int(state.counts.states),
-    networks=len(records),
-  )
-  opinions = _opinions(strategy, state, trace)
-  return Exploration(records, counts, tuple(trace), opinions)
-
-
-def _compiled(strategy: strategies.Strategy) -> strategies.Strategy:
-  """Compiles what runs every round; states are handed on, not copied."""
-  return strategy._replace(
-    init=jax.jit(strategy.init),
-    propose=jax.jit(strategy.propose, donate_argnums=0),
-    observe=jax.jit(strategy.observe, donate_argnums=0),
-    finished=jax.jit(strategy.finished),
-    epsilon=strategy.epsilon and jax.jit(strategy.epsilon),
-  )
-
-
-def _per_round(space: spaces.Space, config: SearchConfig) -> dict[str, int]:
-  """Returns how many states fill a batch, where that is no choice of method."""
-  if config.strategy == 'exhaustive':
-    return {'per_round': len(space)}
-  if config.strategy == 'dqn':  # walkers share what they learn
-    return {}
-  devices = jax.devices()
-  batch = config.children_per_batch or children.default_batch(devices[0])
-  return {'per_round': max(1, batch * len(devices) // config.num_seeds)}
-
-
-def _opinions(
-  strategy: strategies.Strategy, state: Any, trace: Sequence[outcome.Step]
-) -> tuple[tuple[int, tuple[float, ...]], ...]:
-  """Returns what an agent thinks of the empty and of the best state."""
-  if strategy.q_values is None or not trace:
-    return ()
-  states = [0, max(trace, key=lambda step: step.value).state]
-  values = np.asarray(strategy.q_values(state, np.array(states, np.int32)))
-  return tuple(
-    (s, tuple(float(value) for value in row))
-    for s, row in zip(states, values, strict=True)
-  )
-
-
-def _by_network(
-  evaluate: Callable[[Sequence[evaluation.Request]], list[results.Record]],
-  networks: Sequence[int],
-  seeds: Sequence[int],
-) -> dict[int, list[results.Record]]:
-  networks = list(dict.fromkeys(networks))
-  flat = evaluate([(network, seed) for network in networks for seed in seeds])
-  count = len(seeds)
-  return {
-    network: flat[i * count : (i + 1) * count]
-    for i, network in enumerate(networks)
-  }
-
-
-def _value(records: Sequence[results.Record], criterion: str) -> float:
-  """Returns what the strategy is told about a network."""
-  return outcome.Score.of(records, criterion, num_images=1).value
-
-
-def _bases(space: spaces.Space) -> list[int]:
-  """Returns the networks that others are compared with, 0 first."""
-  return sorted({space.base(network) for network in range(len(space))})
-
-
 def _finalists(
-  space: spaces.Space, scores: Mapping[int, outcome.Score], top: int
+  space: spaces.Space, scores: Mapping[int, scoring.Score], top: int
 ) -> list[int]:
   """Returns the best networks, and those they are compared with."""
   best = sorted(scores, key=lambda n: (-scores[n].value, n))[:top]
-  return list(dict.fromkeys([*_bases(space), *best]))
+  return list(dict.fromkeys([*exploration.bases(space), *best]))
 
 
 def _ranking(
   space: spaces.Space,
-  scores: Mapping[int, outcome.Score],
-  final_scores: Mapping[int, outcome.Score],
+  scores: Mapping[int, scoring.Score],
+  final_scores: Mapping[int, scoring.Score],
 ) -> tuple[outcome.Ranked, ...]:
   def badness(network: int) -> tuple[bool, float, int]:
     again = final_scores.get(network)
@@ -500,7 +329,9 @@ def _judge(
   best, plain = right(chosen.network), space.base(chosen.network)
   base = best if plain == chosen.network else right(plain)
   children_of_best = retrained[chosen.network]
-  shown = max(children_of_best, key=lambda record: _value([record], criterion))
+  shown = max(
+    children_of_best, key=lambda record: exploration.value([record], criterion)
+  )
   return outcome.Best(
     symmetries=chosen.symmetries,
     implied=chosen.implied,
@@ -510,7 +341,7 @@ def _judge(
     image_shape=test.images.shape[1:],
     accuracy=float(best.mean()),
     base_accuracy=float(base.mean()),
-    gain=outcome.Gain.between(best, base),
+    gain=scoring.Gain.between(best, base),
   )
 
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aen import children
 from aen import datasets
 from aen import evaluation
 from aen import files
 from aen import landscapes
+from aen import recipes
 from aen import results
 from aen import runs
 from aen import spaces
@@ -17,7 +17,7 @@ from aen import spaces
 def survey(
   data: datasets.Dataset,
   space: spaces.MLPSpace,
-  recipe: children.Recipe,
+  recipe: recipes.Recipe,
   seeds: Sequence[int],
   run_dir: files.PathLike,
   children_per_batch: int | None = None,
@@ -45,7 +45,6 @@ def survey(
   ):
     evaluate = evaluation.make_evaluator(
       data,
-      evaluation.scaling_of(data.train.images),
       measure_test=True,
       space=space,
       recipe=recipe,

@@ -11,9 +11,9 @@ import dataclasses
 
 import numpy as np
 
-from aen import children
 from aen import datasets
 from aen import evaluation
+from aen import recipes
 from aen import results
 from aen import spaces
 
@@ -38,7 +38,7 @@ def train_table(
   space: spaces.MLPSpace,
   networks: Sequence[Sequence[str]],
   seeds: Sequence[int],
-  recipe: children.Recipe,
+  recipe: recipes.Recipe,
   memo: results.Results,
   on_trained: Callable[[Sequence[results.Record]], None] = lambda records: None,
 ) -> list[Judged]:
@@ -59,7 +59,6 @@ def train_table(
   """
   evaluate = evaluation.make_evaluator(
     data,
-    evaluation.scaling_of(data.train.images),
     measure_test=True,
     few=few,
     space=space,
@@ -79,7 +78,7 @@ def judge(
   record: results.Record, dataset: str, names: Sequence[str], criterion: str
 ) -> Judged:
   """Returns what a child is worth, by both protocols."""
-  best = int(np.argmax(children.scores(record, criterion)))
+  best = recipes.best_epoch(record, criterion)
   return Judged(
     dataset=dataset,
     symmetries=' '.join(names),

@@ -29,8 +29,8 @@ import jax.numpy as jnp
 import optax
 
 import aen
-from aen import convolutions
 from aen import group_cnn
+from aen import windows
 from experiments import launch
 
 _BATCH = flags.DEFINE_integer('batch', 32, 'Batch size.', lower_bound=1)
@@ -108,7 +108,7 @@ def _modules(
     'augmented': (cnn, True),
   }
   if methods:
-    for name in convolutions.METHODS:
+    for name in windows.METHODS:
       found[f'aen {name}'] = cnn.clone(method=name), False
   return found
 

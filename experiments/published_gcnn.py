@@ -25,10 +25,10 @@ import pathlib
 from absl import flags
 import numpy as np
 
-from aen import children
 from aen import datasets
 from aen import evaluation
 from aen import files
+from aen import recipes
 from aen import results
 from aen import spaces
 from experiments import data_flags
@@ -155,7 +155,6 @@ def measure(
   with evaluation.Watch(data.name, len(rows) * len(seeds)) as watch:
     evaluate = evaluation.make_evaluator(
       data,
-      evaluation.scaling_of(data.train.images),
       measure_test=True,
       space=space,
       recipe=recipe,
@@ -196,7 +195,7 @@ def _row(
 
 def _test_accuracy(record: results.Record, criterion: str) -> float:
   """Returns that of the epoch that is best on the validation images."""
-  best = int(np.argmax(children.scores(record, criterion)))
+  best = recipes.best_epoch(record, criterion)
   return record.test_accuracy[best]
 
 

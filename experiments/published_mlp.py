@@ -22,9 +22,9 @@ from typing import NamedTuple
 import numpy as np
 
 import aen
-from aen import children
 from aen import datasets
 from aen import files
+from aen import recipes
 from aen import results
 from aen import spaces
 from aen import tables
@@ -37,7 +37,7 @@ AEN = 'AEN'  # the column of what the search found
 # The column Eq(k) is the network equivariant to symmetry number …
 NETWORK_OF_COLUMN = (1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 6, 7)
 # As in the published code; a hidden layer's bias is where ours is.
-RECIPE = children.Recipe(
+RECIPE = recipes.Recipe(
   epochs=10, initializer='published', fresh_order=False, criterion='accuracy'
 )
 FILE = pathlib.Path(__file__).with_suffix('.csv')
@@ -117,7 +117,7 @@ def measure(
   name: str,
   networks: Sequence[Sequence[str]],
   seeds: Sequence[int],
-  recipe: children.Recipe,
+  recipe: recipes.Recipe,
   memo: results.Results,
   places: datasets.Places,
   on_trained: Callable[[Sequence[results.Record]], None],

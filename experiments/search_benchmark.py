@@ -33,6 +33,7 @@ import numpy as np
 
 from aen import children
 from aen import evaluation
+from aen import recipes
 from aen import report
 from aen import results
 from aen import search
@@ -86,7 +87,7 @@ class Rival:
 
 
 def make_rival(
-  space: spaces.MLPSpace, data: children.ChildData, recipe: children.Recipe
+  space: spaces.MLPSpace, data: children.ChildData, recipe: recipes.Recipe
 ) -> Rival:
   """Returns a rival that is compiled already."""
   config = children.ChildConfig(Plain(space.template), recipe)
@@ -142,7 +143,7 @@ def main(_: Sequence[str]) -> None:
 def compare_batches(
   space: spaces.MLPSpace,
   data: children.ChildData,
-  recipe: children.Recipe,
+  recipe: recipes.Recipe,
   rival: Rival,
 ) -> None:
   """Times batches of several sizes, interleaved with plain networks."""

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from absl import flags
 
-from aen import children
 from aen import datasets
+from aen import exploration
+from aen import recipes
 from aen import report
 from aen import search
 from aen import spaces
@@ -64,9 +65,9 @@ def run(
   print(f'{result.verdict}\nreport: {page}')
 
 
-def make_config(recipe: children.Recipe) -> search.SearchConfig:
+def make_config(recipe: recipes.Recipe) -> exploration.SearchConfig:
   """Turns the flags into a configuration."""
-  return search.SearchConfig(
+  return exploration.SearchConfig(
     recipe=recipe,
     strategy=_STRATEGY.value,
     options=agent_flags.options(_STRATEGY.value),

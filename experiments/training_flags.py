@@ -2,7 +2,7 @@
 
 from absl import flags
 
-from aen import children
+from aen import recipes
 from aen import search
 
 _EPOCHS = flags.DEFINE_integer(
@@ -13,44 +13,44 @@ _EPOCHS = flags.DEFINE_integer(
   lower_bound=1,
 )
 _BATCH_SIZE = flags.DEFINE_integer(
-  'batch_size', children.Recipe.batch_size, 'Images a step.', lower_bound=1
+  'batch_size', recipes.Recipe.batch_size, 'Images a step.', lower_bound=1
 )
 _OPTIMIZER = flags.DEFINE_enum(
   'optimizer',
-  children.Recipe.optimizer,
-  list(children.OPTIMIZERS),
+  recipes.Recipe.optimizer,
+  list(recipes.OPTIMIZERS),
   'Of the children; sgd is with momentum.',
 )
 _LEARNING_RATE = flags.DEFINE_float(
   'learning_rate',
-  children.Recipe.learning_rate,
+  recipes.Recipe.learning_rate,
   'Of the children.',
   lower_bound=0.0,
 )
 _MOMENTUM = flags.DEFINE_float(
   'momentum',
-  children.Recipe.momentum,
+  recipes.Recipe.momentum,
   "Of the optimizer (adam's first moment).",
   lower_bound=0.0,
   upper_bound=1.0,
 )
 _INITIALIZER = flags.DEFINE_enum(
   'initializer',
-  children.Recipe.initializer,
-  list(children.INITIALIZERS),
+  recipes.Recipe.initializer,
+  list(recipes.INITIALIZERS),
   'How hidden kernels start: uniform by the fan-in, normal by the fan-in'
   ' (lecun, he), or as in the published code, uniform by the number of orbits.',
 )
 _FRESH_ORDER = flags.DEFINE_bool(
   'fresh_order',
-  children.Recipe.fresh_order,
+  recipes.Recipe.fresh_order,
   "Whether the images' order is new in every epoch, or, as in the published"
   " code, the first epoch's.",
 )
 _CRITERION = flags.DEFINE_enum(
   'criterion',
   'likelihood',
-  children.CRITERIA,
+  recipes.CRITERIA,
   'What the best epoch and the best network are best in, on the validation'
   ' images: the likelihood of the labels, or the accuracy (as in the paper).',
 )
@@ -62,7 +62,7 @@ _CHILDREN_PER_BATCH = flags.DEFINE_integer(
 )
 
 
-def make_recipe(num_images: int) -> children.Recipe:
+def make_recipe(num_images: int) -> recipes.Recipe:
   """Returns how children are trained."""
   given = {} if _EPOCHS.value is None else {'epochs': _EPOCHS.value}
   return search.default_recipe(

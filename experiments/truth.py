@@ -30,6 +30,7 @@ import numpy as np
 
 import aen
 from aen import datasets
+from aen import exploration
 from aen import files
 from aen import outcome
 from aen import search
@@ -222,12 +223,12 @@ def make_space(question: Question, data: datasets.Dataset) -> spaces.MLPSpace:
 
 def make_config(
   question: Question, data: datasets.Dataset
-) -> search.SearchConfig:
+) -> exploration.SearchConfig:
   """Returns the search's defaults but for what the flags say."""
   recipe = search.default_recipe(min(len(data.train), search.SEARCH_IMAGES))
   if _EPOCHS.value and question.kind in ('planted', 'shuffled'):
     recipe = dataclasses.replace(recipe, epochs=_EPOCHS.value)
-  return search.SearchConfig(
+  return exploration.SearchConfig(
     recipe,
     seed=question.seed,
     top=_TOP.value,

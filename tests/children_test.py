@@ -14,6 +14,7 @@ import pytest
 
 import aen
 from aen import children
+from aen import recipes
 from aen import spaces
 
 SIDE, CLASSES = 4, 3
@@ -59,7 +60,7 @@ def keys(*seeds):
 
 def train(networks, seeds, recipe=None, *, options=None, **kwargs):
   options = options or {}
-  recipe = recipe or children.Recipe(epochs=3, batch_size=8)
+  recipe = recipe or recipes.Recipe(epochs=3, batch_size=8)
   config = children.ChildConfig(
     space(**options).program(networks[0]),
     recipe,
@@ -140,12 +141,12 @@ def numpy_loss(params, x, labels):
 
 
 def _uniform():
-  return children.INITIALIZERS['fan_in']
+  return recipes.INITIALIZERS['fan_in']
 
 
 @pytest.mark.parametrize('optimizer', ['adam', 'sgd'])
 def test_a_child_is_trained_as_by_hand(optimizer):
-  recipe = children.Recipe(
+  recipe = recipes.Recipe(
     epochs=3, batch_size=10, optimizer=optimizer, learning_rate=0.02
   )
   model, losses, params = numpy_child(5, recipe, data().train)
@@ -185,7 +186,7 @@ def test_batches_are_only_a_matter_of_speed(children_per_batch):
 def test_a_network_trains_the_same_whatever_its_padding():
   network = len(space()) - 1  # all symmetries, the fewest weights
   model, inputs = space().model(network), space().inputs(network)
-  recipe = children.Recipe(epochs=2, batch_size=8)
+  recipe = recipes.Recipe(epochs=2, batch_size=8)
   exact = children.train_child(
     jax.random.key(1), {}, data(), children.ChildConfig(model, recipe)
   )
@@ -217,7 +218,7 @@ def test_learning_rates_and_seeds_may_differ():
   losses = np.asarray(result.train_loss)
   assert (losses[0] != losses[1]).all()
   assert losses[2, -1] < losses[0, -1]
-  recipe = children.Recipe(epochs=3, batch_size=8, learning_rate=1e-2)
+  recipe = recipes.Recipe(epochs=3, batch_size=8, learning_rate=1e-2)
   np.testing.assert_allclose(
     train([2], [0], recipe).train_loss[0], losses[2], rtol=1e-5
   )
@@ -226,7 +227,7 @@ def test_learning_rates_and_seeds_may_differ():
 @pytest.mark.slow
 @pytest.mark.parametrize('optimizer', ['adam', 'sgd'])
 def test_a_diverged_child_is_a_result(optimizer):
-  recipe = children.Recipe(epochs=3, batch_size=8, optimizer=optimizer)
+  recipe = recipes.Recipe(epochs=3, batch_size=8, optimizer=optimizer)
   rates = np.array([1e-3, 1e30, 1e-3], np.float32)
   result = train(
     [0, 1, 2],
@@ -240,20 +241,20 @@ def test_a_diverged_child_is_a_result(optimizer):
   for leaf in jax.tree.leaves(result):
     assert np.isfinite(np.asarray(leaf, np.float64)).all()
   assert (np.asarray(result.validation_accuracy)[1] == 0).all()
-  assert (np.asarray(children.scores(result, 'likelihood'))[1] == 0).all()
+  assert (np.asarray(recipes.scores(result, 'likelihood'))[1] == 0).all()
   sound = train([0, 2], [0, 0], recipe)
   np.testing.assert_array_equal(
     np.asarray(result.train_loss)[[0, 2]], sound.train_loss
   )
 
 
-@pytest.mark.parametrize('criterion', children.CRITERIA)
+@pytest.mark.parametrize('criterion', recipes.CRITERIA)
 def test_the_best_epochs_parameters_are_returned(criterion):
-  recipe = children.Recipe(
+  recipe = recipes.Recipe(
     epochs=6, batch_size=8, learning_rate=0.05, criterion=criterion
   )
   result = train([4], [2], recipe, return_params=True)
-  scores = np.asarray(children.scores(result, criterion))[0]
+  scores = np.asarray(recipes.scores(result, criterion))[0]
   assert scores.argmax() < 5, 'or the last epoch being best proves nothing'
   model = space().program(4)
   params = jax.tree.map(lambda leaf: leaf[0], result.params)
@@ -267,7 +268,7 @@ def test_the_best_epochs_parameters_are_returned(criterion):
 
 
 def test_orders_are_fresh_unless_asked_otherwise():
-  fresh = children.Recipe(batch_size=8)
+  fresh = recipes.Recipe(batch_size=8)
   frozen = dataclasses.replace(fresh, fresh_order=False)
   key = jax.random.key(0)
   orders = [children._order(key, epoch, 20, fresh) for epoch in (0, 1)]
@@ -281,7 +282,7 @@ def test_orders_are_fresh_unless_asked_otherwise():
 
 def test_the_published_initialiser_spreads_by_the_number_of_orbits():
   table = spaces.mlp_space((8, 8), 10, initializer='published')
-  recipe = children.Recipe(initializer='published')
+  recipe = recipes.Recipe(initializer='published')
   for network in (0, table.lattice.network(('rotation', 'horizontal_flip'))):
     params = children._init(
       jax.random.key(0),
@@ -314,7 +315,7 @@ def test_the_published_initialiser_spreads_by_the_number_of_orbits():
 )
 def test_wrong_recipes_are_refused(wrong, message):
   with pytest.raises(ValueError, match=message):
-    children.Recipe(**wrong)
+    recipes.Recipe(**wrong)
 
 
 GCNN = spaces.gcnn_space((16, 16), CLASSES)
@@ -340,7 +341,7 @@ def pictures():
 def train_cnns(networks, *, rate=1e-3, inputs=None, **changes):
   """Trains two steps; `changes` are of the model."""
   parts = inputs or [GCNN.inputs(network) for network in networks]
-  recipe = children.Recipe(epochs=1, batch_size=2, optimizer='sgd')
+  recipe = recipes.Recipe(epochs=1, batch_size=2, optimizer='sgd')
   return children.train_children(
     keys(*[0] * len(networks)),
     jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts),

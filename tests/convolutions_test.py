@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import aen
-from aen import convolutions
 from aen import group_cnn
 from aen import windows
 from tests.precision import enable_x64
@@ -109,7 +108,7 @@ def test_both_methods_agree_and_so_do_their_gradients(name):
   names, ndim, _ = CATALOGUE[name]
   x = normal((2, *(5,) * ndim, 2))
   results = []
-  for method in convolutions.METHODS:
+  for method in windows.METHODS:
     init, apply = two_layers(names, ndim, method)
     variables = init(jax.random.key(0), x)
 
@@ -158,7 +157,7 @@ def test_against_the_definition(name, lifting):
   weights = normal((sharing.num_weights, 2, 3), seed=1)
   kernel = weights[sharing.kernel].astype(np.float64)
   expected = [by_definition(xi, kernel, group, lifting) for xi in x]
-  for method in convolutions.METHODS:
+  for method in windows.METHODS:
     convolve = functools.partial(
       aen.shared_conv,
       index=sharing.kernel,
@@ -182,7 +181,7 @@ def test_against_the_definition(name, lifting):
     {'padding': 1, 'use_bias': False},
   ],
 )
-@pytest.mark.parametrize('method', convolutions.METHODS)
+@pytest.mark.parametrize('method', windows.METHODS)
 def test_without_symmetry_it_is_a_plain_convolution(settings, method):
   x = normal((2, 3, 8, 9, 2))
   plain = nn.Conv(4, (3, 2), **settings)
@@ -239,10 +238,10 @@ def test_a_few_images_at_a_time(monkeypatch):
     return jax.jit(jax.grad(loss, (0, 1), has_aux=True))(variables, x)
 
   whole = value_and_gradient()
-  monkeypatch.setattr(convolutions, '_CACHE_BYTES', 1)
+  monkeypatch.setattr(windows, '_CACHE_BYTES', 1)
   for size, limit in ((3, 4 * 7 * 7 * 18 * 5), (1, 1)):
-    monkeypatch.setattr(convolutions, '_CHUNK_BYTES', limit)
-    assert convolutions._chunk_size(6, 4 * 7 * 7 * 18) == size
+    monkeypatch.setattr(windows, '_CHUNK_BYTES', limit)
+    assert windows._chunk_size(6, 4 * 7 * 7 * 18) == size
     jax.tree.map(
       lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5),
       value_and_gradient(),

@@ -16,6 +16,7 @@ from aen import datasets
 from aen import evaluation
 from aen import outcome
 from aen import report
+from aen import scoring
 from aen import spaces
 from aen.report import charts
 from aen.report import page
@@ -31,7 +32,7 @@ def mirror(x):
 
 
 def score(accuracy, seeds=1):
-  return outcome.Score(accuracy**2, accuracy, 0.02, 0.7, seeds, 0)
+  return scoring.Score(accuracy**2, accuracy, 0.02, 0.7, seeds, 0)
 
 
 @pytest.fixture(scope='module')
@@ -77,7 +78,7 @@ def result_of(space, best=None, trace=None):
       image_shape=(16, 16),
       accuracy=0.875,
       base_accuracy=0.75,
-      gain=outcome.Gain(0.125, 0.0312, 0.2188, 0.0478),
+      gain=scoring.Gain(0.125, 0.0312, 0.2188, 0.0478),
     ),
     ranking=ranking,
     counts=outcome.Counts(1234, 7, 5),
@@ -330,7 +331,7 @@ def test_intervals_end_at_0_and_100_percent(space):
   ax = report.weights_against_accuracy([certain]).axes[0]
   (bars,) = [c for c in ax.collections if hasattr(c, 'get_segments')]
   ((_, low), (_, high)) = bars.get_segments()[0]
-  assert low == pytest.approx(99 - 2 * outcome.Z_95)
+  assert low == pytest.approx(99 - 2 * scoring.Z_95)
   assert high == pytest.approx(100)
 
 

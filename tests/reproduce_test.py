@@ -10,6 +10,7 @@ import pytest
 import aen
 from aen import children
 from aen import landscapes
+from aen import recipes
 from aen import strategies
 from tests import launchers
 
@@ -58,7 +59,7 @@ def few_images(name):
 @pytest.fixture
 def small(launcher, tmp_path, monkeypatch):
   """One base, two data sets of few images, a short search."""
-  published, recipe = launcher.published_mlp, children.Recipe(epochs=1)
+  published, recipe = launcher.published_mlp, recipes.Recipe(epochs=1)
   for name, value in (
     ('SINGLE', ('iaug1',)),
     ('MULTIPLE', ('aug1',)),

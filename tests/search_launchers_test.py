@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import aen
+from aen import exploration
 from aen import landscapes
-from aen import search
 from tests import launchers
 
 SMALL = {
@@ -89,7 +89,7 @@ def test_ctrl_c_prints_the_command_that_goes_on(
   def interrupt(*_, **__):
     raise KeyboardInterrupt
 
-  monkeypatch.setattr(search, 'explore', interrupt)
+  monkeypatch.setattr(exploration, 'explore', interrupt)
   monkeypatch.setattr('sys.argv', [f'{name}.py', '--run_dir=a b'])
   flags = {**small, **SHORT, 'run_dir': str(tmp_path)}
   with flagsaver.flagsaver(**flags), pytest.raises(SystemExit) as stop:

@@ -12,13 +12,16 @@ import aen
 from aen import children
 from aen import datasets
 from aen import evaluation
+from aen import exploration
 from aen import files
 from aen import outcome
+from aen import recipes
 from aen import results
+from aen import scoring
 from aen import search
 from aen import spaces
 
-RECIPE = children.Recipe(
+RECIPE = recipes.Recipe(
   epochs=4, batch_size=16, learning_rate=3e-3, criterion='likelihood'
 )
 OPTIONS = {'recipe': RECIPE, 'top': 2, 'retrain_seeds': 2, 'retrain_epochs': 6}
@@ -134,7 +137,7 @@ def start(run_dir, kind='mlp', **changes):
   factory, symmetries, options = KINDS[kind]
   data = datasets.from_arrays(*flipped_images())
   space = factory(data.image_shape, data.num_classes, symmetries)
-  config = search.SearchConfig(**{**OPTIONS, **options, **changes})
+  config = exploration.SearchConfig(**{**OPTIONS, **options, **changes})
   return search.search(data, space, config, run_dir)
 
 
@@ -207,7 +210,7 @@ def test_a_run_directory_that_cannot_be_written_is_one_line(
 def test_seeds_decide_and_repeat(tmp_path):
   data = datasets.from_arrays(*flipped_images())
   space = spaces.mlp_space(data.image_shape, data.num_classes, FLIPS)
-  config = search.SearchConfig(**OPTIONS)
+  config = exploration.SearchConfig(**OPTIONS)
   assert search.search(data, space, config).ranking == found_dense().ranking
   other = dataclasses.replace(config, seed=1)
   assert search.search(data, space, other).ranking != found_dense().ranking
@@ -266,7 +269,7 @@ def test_odd_wide_and_colour_images_just_work(shape):
   labels = np.arange(60) % 2
   images = rng.integers(0, 100, (60, *shape)).astype(np.uint8)
   images[labels == 1] += 100
-  recipe = children.Recipe(epochs=1, batch_size=16)
+  recipe = recipes.Recipe(epochs=1, batch_size=16)
   result = (
     aen.discover(
       images,
@@ -301,7 +304,7 @@ def test_no_symmetry_is_a_verdict():
   images[np.arange(240), *corners.T] += 5  # which corner tells; flips mix them
   result = aen.discover(images, labels, symmetries=FLIPS, **OPTIONS)
   assert result.best.symmetries == ()
-  assert result.best.gain == outcome.Gain(0.0, 0.0, 0.0, 0.0)
+  assert result.best.gain == scoring.Gain(0.0, 0.0, 0.0, 0.0)
   assert result.verdict.startswith('No symmetry helps')
 
 
@@ -327,10 +330,10 @@ def test_gains_and_their_intervals():
   for _ in range(300):  # two networks, equally good, seeds that differ
     skill = rng.normal(0.8, 0.05, size=(2, 5, 1))
     right = rng.random((2, 5, 200)) < skill
-    gain = outcome.Gain.between(right[0], right[1])
+    gain = scoring.Gain.between(right[0], right[1])
     covered += gain.low <= 0 <= gain.high
   assert covered >= 0.93 * 300
-  better = outcome.Gain.between(
+  better = scoring.Gain.between(
     rng.random((5, 500)) < 0.9, rng.random((5, 500)) < 0.8
   )
   assert better.is_clear
@@ -350,12 +353,12 @@ def test_a_score_is_that_of_the_best_epoch():
     diverged=False,
     seconds=1.0,
   )
-  score = outcome.Score.of([record], 'accuracy', 100)
+  score = scoring.Score.of([record], 'accuracy', 100)
   assert (score.value, score.accuracy, score.loss) == (0.75, 0.75, 0.7)
   assert score.standard_error == pytest.approx(
     np.sqrt(77 / 104 * 27 / 104 / 104)
   )
-  score = outcome.Score.of([record], 'likelihood', 100)
+  score = scoring.Score.of([record], 'likelihood', 100)
   assert score.value == pytest.approx(np.exp(-0.4))
   assert score.accuracy == 0.5
 

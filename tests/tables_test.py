@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import aen
-from aen import children
+from aen import recipes
 from aen import results
 from aen import spaces
 from aen import tables
@@ -73,7 +73,7 @@ def test_a_table_is_trained_once():
       space,
       networks,
       [0, 1],
-      children.Recipe(epochs=2, batch_size=16),
+      recipes.Recipe(epochs=2, batch_size=16),
       memo,
       trained.extend,
     )

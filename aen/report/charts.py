@@ -9,6 +9,7 @@ from matplotlib import ticker
 import numpy as np
 
 from aen import outcome
+from aen import scoring
 from aen.report import style
 
 _NAME_WIDTH = 46  # letters in a line
@@ -81,7 +82,7 @@ def _wrapped(name: str) -> str:
 def _intervals(
   ax: axes.Axes,
   rows: np.ndarray,
-  scores: Sequence[outcome.Score],
+  scores: Sequence[scoring.Score],
   *,
   color: str,
   marker: str,
@@ -100,10 +101,10 @@ def _intervals(
     )
 
 
-def _margins(scores: Sequence[outcome.Score]) -> np.ndarray:
+def _margins(scores: Sequence[scoring.Score]) -> np.ndarray:
   """Returns how far the intervals reach down and up, in percent. [2, n]."""
   middle = np.array([score.accuracy for score in scores])
-  margin = outcome.Z_95 * np.array([score.standard_error for score in scores])
+  margin = scoring.Z_95 * np.array([score.standard_error for score in scores])
   return 100 * np.stack(
     [np.minimum(margin, middle), np.minimum(margin, 1 - middle)]
   ).clip(0)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from aen import outcome
+from aen import scoring
 from aen.report import page
 from aen.report import style
 
@@ -47,10 +48,10 @@ def _row(rank: int, entry: outcome.Ranked, kind: str) -> page.Row:
   )
 
 
-def _score(score: outcome.Score | None) -> tuple[page.Cell, page.Cell]:
+def _score(score: scoring.Score | None) -> tuple[page.Cell, page.Cell]:
   if score is None:
     return page.Cell(''), page.Cell('')
-  margin = outcome.Z_95 * score.standard_error
+  margin = scoring.Z_95 * score.standard_error
   return (
     page.Cell(f'{100 * score.value:.1f}', score.value),
     page.Cell(

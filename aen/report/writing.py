@@ -13,6 +13,7 @@ from typing import NamedTuple
 from matplotlib import figure
 import numpy as np
 
+from aen import conversions
 from aen import datasets
 from aen import files
 from aen import layers
@@ -269,7 +270,7 @@ def _kernel(
   layer: layers.EquivariantDense, params: Mapping[str, Any]
 ) -> np.ndarray:
   """Returns the dense kernel from the first channel to the first. [N, M]."""
-  dense = np.asarray(layers.to_dense(layer, params)['kernel'])
+  dense = np.asarray(conversions.to_dense(layer, params)['kernel'])
   num_in, num_out = layer.sharing().kernel.shape
   features = dense.shape[1] // num_out
   return dense.reshape(num_in, -1, num_out, features)[:, 0, :, 0]

@@ -16,7 +16,8 @@ import numpy as np
 from typing_extensions import override
 
 from aen import children
-from aen import layers
+from aen import conversions
+from aen import recipes
 from aen import symmetries as symmetries_lib
 from aen.augmentations import augmentation_mask
 from aen.augmentations import AUGMENTATIONS
@@ -127,7 +128,7 @@ class GCNNSpace(base.Space):
   @override
   def inputs(self, network: int) -> Mapping[str, Any]:
     mask = augmentation_mask(self._augmentations(network))
-    shared = layers.sharing_variables(self.model(network))
+    shared = conversions.sharing_variables(self.model(network))
     return {**shared, children.AUGMENTATION: mask}
 
   def _augmentations(self, network: int) -> list[str]:
@@ -162,7 +163,7 @@ def gcnn_space(
   *,
   head: str = 'dense',
   padding: str | None = None,
-  initializer: str = children.Recipe.initializer,
+  initializer: str = recipes.Recipe.initializer,
 ) -> GCNNSpace:
   """Returns the space of group CNNs on images of a given shape.
 
@@ -174,12 +175,12 @@ def gcnn_space(
     head: 'dense' (the paper's) or 'invariant'.
     padding: 'VALID' (the paper's) or 'SAME'; by default 'SAME' for images of
       less than 24 points a side, of which 'VALID' leaves next to nothing.
-    initializer: A name in `children.INITIALIZERS` but 'published'.
+    initializer: A name in `recipes.INITIALIZERS` but 'published'.
   """
   if initializer == 'published':
     raise ValueError(
       "the initializer 'published' counts the orbits of dense layers; choose"
-      f' {", ".join(i for i in children.INITIALIZERS if i != initializer)}'
+      f' {", ".join(i for i in recipes.INITIALIZERS if i != initializer)}'
     )
   image_shape = tuple(image_shape)
   if symmetries is None:
@@ -193,7 +194,7 @@ def gcnn_space(
     head=head,
     in_shape=image_shape,
     padding=padding,
-    kernel_init=children.INITIALIZERS[initializer],
+    kernel_init=recipes.INITIALIZERS[initializer],
   )
   _check_acts(template, image_shape)
   groups = lattice(template.symmetries, (_GRID, _GRID))

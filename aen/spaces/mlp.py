@@ -14,9 +14,10 @@ import jax
 import numpy as np
 from typing_extensions import override
 
-from aen import children
+from aen import conversions
 from aen import layers
 from aen import networks
+from aen import recipes
 from aen import symmetries as symmetries_lib
 from aen.lattice import Lattice
 from aen.lattice import lattice
@@ -114,7 +115,7 @@ class MLPSpace(base.Space):
 
   @override
   def inputs(self, network: int) -> Mapping[str, Any]:
-    return layers.sharing_variables(self.model(network))
+    return conversions.sharing_variables(self.model(network))
 
   @override
   def unpad(self, network: int, params: Any) -> Any:
@@ -155,7 +156,7 @@ def mlp_space(
   hidden_shapes: Sequence[Sequence[int]] | None = None,
   features: int | None = None,
   head: str = 'dense',
-  initializer: str = children.Recipe.initializer,
+  initializer: str = recipes.Recipe.initializer,
 ) -> MLPSpace:
   """Returns the space of MLPs on images of a given shape.
 
@@ -169,7 +170,7 @@ def mlp_space(
     features: Channels at each hidden point. By default none for grey images,
       one for colour images, and enough for a fair size on small grids.
     head: 'dense' or 'invariant'.
-    initializer: A name in `children.INITIALIZERS`.
+    initializer: A name in `recipes.INITIALIZERS`.
   """
   grid = tuple(image_shape[:2])
   if hidden_shapes is None:
@@ -187,7 +188,7 @@ def mlp_space(
     hidden_shapes=hidden_shapes,
     features=features,
     head=head,
-    kernel_init=children.INITIALIZERS[initializer],
+    kernel_init=recipes.INITIALIZERS[initializer],
   )
   return MLPSpace(lattice(table, grids), template, tuple(image_shape))
 
