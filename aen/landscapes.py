@@ -7,6 +7,7 @@ so that strategies can be compared with error bars.
 Legend: K symmetries, 2^K states, R networks, S seeds, E epochs.
 """
 
+from collections.abc import Iterable
 import dataclasses
 import functools
 import hashlib
@@ -30,6 +31,8 @@ _DTYPES = {
   'test': np.float32,
   'seconds': np.float32,
 }
+# What landscapes in one file differ in; the rest they have in common.
+_OWN = ('name', 'validation', 'test', 'seconds')
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -128,18 +131,52 @@ class Landscape:
 
 def load(path: files.PathLike) -> Landscape:
   """Reads a landscape; a damaged or foreign file is a `ValueError`."""
+  arrays = _read(path)
+  checksum = str(arrays.pop(_CHECKSUM))
+  if checksum != _checksum(arrays):
+    raise _damaged(path, 'its checksum does not match')
+  return Landscape(**arrays)
+
+
+def save_all(path: files.PathLike, landscapes: Iterable[Landscape]) -> None:
+  """Writes landscapes of the same networks and seeds into one .npz file."""
+  landscapes = list(landscapes)
+  stored = [_as_arrays(landscape) for landscape in landscapes]
+  for field in _DTYPES.keys() - set(_OWN):
+    for landscape, arrays in zip(landscapes, stored, strict=True):
+      if not np.array_equal(arrays[field], stored[0][field]):
+        raise ValueError(
+          f'landscapes in one file must have the same {field}, but those of'
+          f' {landscapes[0].name!r} and {landscape.name!r} differ; write them'
+          ' into files of their own'
+        )
+  together: dict[str, Any] = dict(stored[0])
+  together |= {field: np.stack([s[field] for s in stored]) for field in _OWN}
+  together[_CHECKSUM] = np.array([each.fingerprint for each in landscapes])
+  with files.written_whole(path) as file:
+    np.savez_compressed(file, **together)
+
+
+def load_all(path: files.PathLike) -> dict[str, Landscape]:
+  """Reads what `save_all` wrote, by name."""
+  together = _read(path)
+  found = {}
+  for i, checksum in enumerate(np.atleast_1d(together.pop(_CHECKSUM))):
+    arrays = together | {field: together[field][i] for field in _OWN}
+    if checksum != _checksum(arrays):
+      raise _damaged(path, f'the checksum of number {i + 1} does not match')
+    found[str(arrays['name'])] = Landscape(**arrays)
+  return found
+
+
+def _read(path: files.PathLike) -> dict[str, Any]:
   try:
     with np.load(path, allow_pickle=False) as stored:
-      arrays = {name: stored[name] for name in (*_DTYPES, _CHECKSUM)}
+      return {name: stored[name] for name in (*_DTYPES, _CHECKSUM)}
   except (FileNotFoundError, PermissionError, IsADirectoryError):
     raise
   except Exception as error:  # zipfile raises nearly anything
     raise _damaged(path, error) from error
-  checksum = str(arrays.pop(_CHECKSUM))
-  if checksum != _checksum(arrays):
-    raise _damaged(path, 'its checksum does not match')
-  name, symmetries = str(arrays.pop('name')), arrays.pop('symmetries')
-  return Landscape(name=name, symmetries=tuple(symmetries.tolist()), **arrays)
 
 
 def _as_arrays(landscape: Landscape) -> dict[str, np.ndarray]:

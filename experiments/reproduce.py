@@ -18,9 +18,13 @@ page. Do the numbers come again? This trains three children anew:
 
 from collections.abc import Iterator
 from collections.abc import Sequence
+import contextlib
 import csv
 import dataclasses
+import datetime
+import os
 import pathlib
+import platform
 import time
 from typing import Any
 
@@ -81,10 +85,14 @@ class Workshop:
   results: pathlib.Path
 
   def measure(
-    self, name: str, networks: dict[str, Sequence[str]], **options: object
+    self,
+    name: str,
+    networks: dict[str, Sequence[str]],
+    num_seeds: int | None = None,
+    **options: object,
   ) -> list[Line]:
     """Trains networks, by their roles, at the paper's size."""
-    seeds = range(_NUM_SEEDS.value)
+    seeds = range(num_seeds or _NUM_SEEDS.value)
     total = len(networks) * len(seeds)
     with evaluation.Watch(name, total) as watch:
       judged = published_mlp.measure(
@@ -99,6 +107,17 @@ class Workshop:
       )
     roles = [role for role in networks for _ in seeds]
     return [Line(*pair) for pair in zip(roles, judged, strict=True)]
+
+  @property
+  def landscape_file(self) -> pathlib.Path:
+    """The landscapes of all data sets."""
+    return self.results / 'landscapes.npz'
+
+  def landscapes(self) -> dict[str, landscapes.Landscape]:
+    """Returns the landscapes that are known, by data set."""
+    if not self.landscape_file.exists():
+      return {}
+    return landscapes.load_all(self.landscape_file)
 
   def write(self, stage: str, lines: Sequence[Line]) -> None:
     """Keeps what is known so far, as a table and as a memo."""
@@ -118,39 +137,66 @@ def main(_: Sequence[str]) -> None:
       verify(workshop, _VERIFY.value)
       return
     for stage in _STAGE.value:
-      start = time.perf_counter()
-      STAGES[stage](workshop)
-      print(f'{stage}: {time.perf_counter() - start:.0f} s', flush=True)
+      with clocked(workshop, stage):
+        STAGES[stage](workshop)
+
+
+@contextlib.contextmanager
+def clocked(workshop: Workshop, stage: str) -> Iterator[None]:
+  """Notes how long a stage took, be it stopped or finished."""
+  started = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
+  start, state = time.perf_counter(), 'stopped'
+  try:
+    yield
+    state = 'finished'
+  finally:
+    seconds = round(time.perf_counter() - start)
+    print(f'{stage}: {state} after {seconds} s', flush=True)
+    path = workshop.results / 'times.csv'
+    head = 'started,stage,bases,state,seconds,machine\n'
+    text = path.read_text('utf-8') if path.exists() else head
+    bases = ' '.join(_BASE.value)
+    machine = f'{os.cpu_count()} × {platform.machine()}'
+    with files.written_text(path) as file:
+      file.write(text)
+      file.write(f'{started},{stage},{bases},{state},{seconds},{machine}\n')
 
 
 def make_tables(workshop: Workshop) -> None:
-  """The paper's tables; several seeds where it tells of searches."""
+  """The paper's tables; several seeds of those that searches compete with."""
   lines: list[Line] = []
   networks = {
     ' '.join(names) or 'plain': names for names in published_mlp.NETWORKS
   }
+  seeds = {config: 1 for config in published_mlp.SINGLE}
+  seeds |= {config: _NUM_SEEDS.value for config in published_mlp.MULTIPLE}
   for base in _BASE.value:
-    for config in (*published_mlp.SINGLE, *published_mlp.MULTIPLE):
-      lines += workshop.measure(f'{base}/{config}', networks)
+    for config, num_seeds in seeds.items():
+      lines += workshop.measure(f'{base}/{config}', networks, num_seeds)
       workshop.write('tables', lines)
 
 
 def make_landscapes(workshop: Workshop) -> None:
   """Every network of every data set that the paper searches."""
+  seeds = range(_NUM_SEEDS.value)
+  found = {
+    name: landscape
+    for name, landscape in workshop.landscapes().items()
+    if np.array_equal(landscape.seeds, seeds)
+  }
   for name in _searched():
-    path = _landscape_path(workshop, name)
-    seeds = range(_NUM_SEEDS.value)
-    if path.exists() and len(landscapes.load(path).seeds) >= len(seeds):
+    if name in found:
       continue
     data = load_for_search(name)
-    survey.survey(
+    found[name] = survey.survey(
       data,
       spaces.mlp_space(data.image_shape, data.num_classes, head='dense'),
       _SEARCH_RECIPE,
       seeds,
       workshop.run_dir / 'landscapes',
-    ).save(path)
-    print(f'wrote {path}', flush=True)
+    )
+    landscapes.save_all(workshop.landscape_file, found.values())
+    print(f'{name} is in {workshop.landscape_file}', flush=True)
 
 
 def load_for_search(name: str) -> datasets.Dataset:
@@ -165,17 +211,11 @@ def _searched() -> Iterator[str]:
       yield f'{base}/{config}'
 
 
-def _landscape_path(workshop: Workshop, name: str) -> pathlib.Path:
-  folder = workshop.results / 'landscapes'
-  folder.mkdir(parents=True, exist_ok=True)
-  return folder / f'{name.replace("/", "_")}.npz'
-
-
 def make_searches(workshop: Workshop) -> None:
   """The paper's search, on what every network turned out to be worth."""
+  found = workshop.landscapes()
   for name in _searched():
-    landscape = landscapes.load(_landscape_path(workshop, name))
-    trace(workshop, landscape)
+    trace(workshop, found[name])
 
 
 def trace(
@@ -220,7 +260,7 @@ def make_networks(workshop: Workshop) -> None:
 
 def chosen(workshop: Workshop, name: str) -> dict[str, tuple[str, ...]]:
   """Returns the networks of a data set to look at closer, by role."""
-  landscape = landscapes.load(_landscape_path(workshop, name))
+  landscape = workshop.landscapes()[name]
   base, config = name.split('/')
   found = top_networks(trace(workshop, landscape), landscape, _TOP.value)
   best = np.argsort(-landscape.values('validation'), kind='stable')

@@ -45,6 +45,29 @@ def test_a_saved_landscape_comes_back(tmp_path):
   assert len(loaded) == 6
 
 
+def test_several_landscapes_in_one_file(tmp_path):
+  path = tmp_path / 'all.npz'
+  rng = np.random.default_rng(1)
+  several = [
+    square_landscape(name=name, test=rng.random((6, 3, 4)))
+    for name in ('a/one', 'b/two')
+  ]
+  landscapes.save_all(path, several)
+  loaded = landscapes.load_all(path)
+  assert [*loaded] == ['a/one', 'b/two']
+  prints = [landscape.fingerprint for landscape in several]
+  assert [found.fingerprint for found in loaded.values()] == prints
+  with np.load(path) as stored:
+    arrays = dict(stored)
+  arrays['test'][1, 0, 0, 0] += 0.5
+  np.savez(path, **arrays)
+  with pytest.raises(ValueError, match='checksum of number 2'):
+    landscapes.load_all(path)
+  other = square_landscape(name='c', seeds=np.arange(1, 4))
+  with pytest.raises(ValueError, match="same seeds, but those of 'a/one' and"):
+    landscapes.save_all(path, [*several, other])
+
+
 def test_every_damage_is_one_clear_error(tmp_path):
   path = tmp_path / 'x.npz'
   square_landscape().save(path)
