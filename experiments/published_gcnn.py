@@ -11,7 +11,7 @@ counts are said; a data set that is not there at all is left out.
   python -m experiments.published_gcnn --raw_dir=path/to/files
   python -m experiments.published_gcnn --dataset=kmnist,cifar10 --num_seeds=3
 
-Writes published_gcnn.csv and published_gcnn.md. A run that was stopped goes on
+Writes published_gcnn.csv. A run that was stopped goes on
 when the same command is given again.
 """
 
@@ -27,11 +27,11 @@ import numpy as np
 
 from aen import datasets
 from aen import evaluation
-from aen import files
 from aen import recipes
 from aen import results
 from aen import spaces
 from experiments import data_flags
+from experiments import gcnn_results
 from experiments import launch
 from experiments import training_flags
 
@@ -70,28 +70,6 @@ class Configuration:
     """Returns the bits that are on."""
     large = [spaces.LARGE] * (self.size == spaces.LARGE)
     return [*self.symmetries.split(), *self.augmentations.split(), *large]
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-  """One row of ours."""
-
-  dataset: str  # as it was loaded
-  symmetries: str
-  augmentations: str
-  size: str
-  weights: int
-  train: int  # images
-  validation: int
-  test: int
-  seeds: int
-  paper: float | None  # test accuracies, in percent
-  ours: float
-  standard_error: float | None  # of the seeds
-  seconds: float  # per child
-
-
-COLUMNS = tuple(field.name for field in dataclasses.fields(Row))
 
 
 def configurations() -> dict[str, list[Configuration]]:
@@ -143,7 +121,7 @@ def measure(
   data: datasets.Dataset,
   rows: Sequence[Configuration],
   memo: results.Results,
-) -> Iterator[Row]:
+) -> Iterator[gcnn_results.Row]:
   """Trains a data set's networks, unless the memo knows them."""
   space = spaces.gcnn_space(
     data.image_shape,
@@ -173,11 +151,12 @@ def _row(
   published: Configuration,
   records: Sequence[results.Record],
   criterion: str,
-) -> Row:
+) -> gcnn_results.Row:
   ours = np.array([100 * _test_accuracy(r, criterion) for r in records])
   several = len(ours) > 1
-  return Row(
+  return gcnn_results.Row(
     dataset=data.name,
+    initializer=training_flags.initializer(),
     symmetries=published.symmetries,
     augmentations=published.augmentations,
     size=published.size,
@@ -199,51 +178,11 @@ def _test_accuracy(record: results.Record, criterion: str) -> float:
   return record.test_accuracy[best]
 
 
-def write(directory: pathlib.Path, rows: Sequence[Row]) -> None:
-  """Writes what there is, as CSV and as a table in Markdown."""
-  with files.written_text(directory / 'published_gcnn.csv') as file:
-    writer = csv.DictWriter(file, COLUMNS, lineterminator='\n')
-    writer.writeheader()
-    writer.writerows(_printed(row) for row in rows)
-  with files.written_text(directory / 'published_gcnn.md') as file:
-    file.write('\n'.join(markdown(rows)) + '\n')
-
-
-def _printed(row: Row) -> dict[str, object]:
-  numbers = ('ours', 'standard_error', 'seconds')
-  return {
-    name: f'{value:.2f}' if name in numbers and value is not None else value
-    for name, value in dataclasses.asdict(row).items()
-  }
-
-
-def markdown(rows: Iterable[Row]) -> Iterator[str]:
-  """Yields the lines of the table."""
-  yield (
-    '| data | training + validation / test images | symmetries |'
-    ' augmentations | size | paper | ours |'
-  )
-  yield '|' + '---|' * 7
-  for row in rows:
-    images = f'{row.train} + {row.validation} / {row.test}'
-    paper = '' if row.paper is None else f'{row.paper:.2f}'
-    error = row.standard_error
-    ours = f'{row.ours:.2f}' + (f' ± {error:.2f}' if error is not None else '')
-    symmetries, augmentations = (
-      names.replace(' ', ' + ') or 'none'
-      for names in (row.symmetries, row.augmentations)
-    )
-    yield (
-      f'| {row.dataset} | {images} | {symmetries} | {augmentations} |'
-      f' {row.size} | {paper} | {ours} |'
-    )
-
-
 def main(_: Sequence[str]) -> None:
   """Trains the table, data set by data set, and writes it as it grows."""
   run_dir = pathlib.Path(data_flags.run_dir('published_gcnn'))
   table = configurations()
-  rows: list[Row] = []
+  rows: list[gcnn_results.Row] = []
   with launch.resumable(), results.Results(run_dir / 'results.sqlite') as memo:
     for name in chosen(data_flags.name(), table):
       if (data := load(name)) is None:
@@ -254,9 +193,9 @@ def main(_: Sequence[str]) -> None:
         wanted += comparisons(table[name])
       for row in measure(data, wanted, memo):
         rows.append(row)
-        write(run_dir, rows)
-  print('\n'.join(markdown(rows)))
-  print(f'wrote {run_dir / "published_gcnn.csv"} and .md')
+        gcnn_results.write(run_dir / 'published_gcnn.csv', rows)
+  print('\n'.join(gcnn_results.table(rows)))
+  print(f'wrote {run_dir / "published_gcnn.csv"}')
 
 
 if __name__ == '__main__':

@@ -13,7 +13,9 @@ import pathlib
 from absl import flags
 
 from aen import files
+from experiments import gcnn_results
 from experiments import launch
+from experiments import markdown
 
 _RESULTS = flags.DEFINE_string('results', 'results', 'Where the files are.')
 _PAGE = flags.DEFINE_string('page', 'RESULTS.md', 'The page to write.')
@@ -61,10 +63,10 @@ def strategies(folder: pathlib.Path) -> Iterator[str]:
     ' searches, apart from how well these tell networks apart.'
   )
   yield ''
-  yield '```bash'
-  yield 'python -m experiments.compare_strategies --out=results/strategies \\'
-  yield '  --landscapes=results/landscapes/g_mnist_aug5.npz,…'
-  yield '```'
+  yield from markdown.command(
+    'python -m experiments.compare_strategies --out=results/strategies \\',
+    '  --landscapes=results/landscapes/g_mnist_aug5.npz,…',
+  )
   yield ''
   yield '![Regret against networks trained](results/strategies/regret.png)'
   spents = list(dict.fromkeys(row['networks'] for row in rows))
@@ -74,7 +76,7 @@ def strategies(folder: pathlib.Path) -> Iterator[str]:
     for row in chosen:
       by_strategy.setdefault(row['strategy'], []).append(row)
     yield ''
-    yield from table(
+    yield from markdown.table(
       [landscape, 'searches', *(f'{n} networks' for n in spents)],
       [
         [name, found[0]['searches'], *map(_regret, found)]
@@ -92,10 +94,10 @@ def _regret(row: dict[str, str]) -> str:
 
 def published_cnns(folder: pathlib.Path) -> Iterator[str]:
   """The paper's table of group CNNs."""
-  rows = read(folder / 'gcnn/published_gcnn.csv')
+  rows = gcnn_results.read(folder / 'gcnn/published_gcnn.csv')
   if not rows:
     return
-  seconds = sum(float(row['seconds']) * int(row['seeds']) for row in rows)
+  seconds = sum(row.seconds * row.seeds for row in rows)
   yield "## The paper's group CNNs, and what it leaves out"
   yield ''
   yield (
@@ -107,29 +109,17 @@ def published_cnns(folder: pathlib.Path) -> Iterator[str]:
     f' and flips. {len(rows)} networks, {seconds / 60:.0f} minutes of training.'
   )
   yield ''
-  yield '```bash'
-  yield (
-    'python -m experiments.published_gcnn --run_dir=results/gcnn'
-    ' --num_test=10000 --raw_dir=…'
-  )
-  yield '```'
-  yield ''
-  yield from table(
-    [
-      *('data', 'training + validation / test images', 'symmetries'),
-      *('augmentations', 'size', 'weights', 'seeds', 'paper', 'ours'),
-    ],
-    [
-      [
-        row['dataset'],
-        f'{row["train"]} + {row["validation"]} / {row["test"]}',
-        row['symmetries'].replace(' ', ' + ') or 'none',
-        row['augmentations'].replace(' ', ' + ') or 'none',
-        *(row[name] for name in ('size', 'weights', 'seeds', 'paper', 'ours')),
-      ]
-      for row in rows
-    ],
-  )
+  for initializer in dict.fromkeys(row.initializer for row in rows):
+    chosen = [row for row in rows if row.initializer == initializer]
+    names = dict.fromkeys(
+      row.dataset.split('-')[0].removesuffix('_made') for row in chosen
+    )
+    yield from markdown.command(
+      f'python -m experiments.published_gcnn --dataset={",".join(names)}'
+      f' --initializer={initializer} --num_test=10000 --raw_dir=…'
+    )
+    yield ''
+  yield from gcnn_results.table(rows)
 
 
 def searched_cnns(folder: pathlib.Path) -> Iterator[str]:
@@ -142,11 +132,9 @@ def searched_cnns(folder: pathlib.Path) -> Iterator[str]:
     yield ''
     yield f'{len(rows)} networks trained; the eight best of them:'
     yield ''
-    yield '```bash'
-    yield command
-    yield '```'
+    yield from markdown.command(command)
     yield ''
-    yield from table(
+    yield from markdown.table(
       [
         *('rank', 'network', 'weights', 'validation accuracy'),
         'retrained',
@@ -179,14 +167,6 @@ def read(path: pathlib.Path) -> Rows:
     return []
   with open(path, newline='', encoding='utf-8') as file:
     return list(csv.DictReader(file))
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-  """Yields a table in Markdown."""
-  yield '| ' + ' | '.join(heads) + ' |'
-  yield '|' + '---|' * len(heads)
-  for row in rows:
-    yield '| ' + ' | '.join(row) + ' |'
 
 
 if __name__ == '__main__':
