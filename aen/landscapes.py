@@ -84,6 +84,18 @@ class Landscape:
       f' {self.validation.shape[-1]} epochs)'
     )
 
+  def names(self, network: int) -> tuple[str, ...]:
+    """Returns the shortest names of a network."""
+    state = int(self.representatives[network])
+    return tuple(
+      name for k, name in enumerate(self.symmetries) if state >> k & 1
+    )
+
+  def network(self, names: Iterable[str]) -> int:
+    """Returns the network that has the given symmetries."""
+    state = sum(1 << self.symmetries.index(name) for name in set(names))
+    return int(self.index[state])
+
   def table(self, seed: int) -> np.ndarray:
     """Returns the best validation accuracy within the first e epochs.
 

@@ -9,11 +9,9 @@ from collections.abc import Sequence
 import dataclasses
 from typing import NamedTuple
 
-from matplotlib import figure
 import numpy as np
 from scipy import stats
 
-from aen.report import style
 from experiments import published_mlp
 from experiments.published_mlp import Line
 
@@ -69,6 +67,12 @@ def networks(lines: Iterable[Line]) -> list[Network]:
   ]
 
 
+def has(lines: Iterable[Line], base: str, configs: Sequence[str]) -> bool:
+  """Whether all data sets of a table are there."""
+  known = {line.child.dataset for line in lines}
+  return all(f'{base}/{config}' in known for config in configs)
+
+
 def grid(
   lines: Sequence[Line], base: str, configs: Sequence[str]
 ) -> np.ndarray:
@@ -105,28 +109,6 @@ def diagonals(ours: np.ndarray, paper: np.ndarray) -> str:
   )
 
 
-def draw(base: str, configs: Sequence[str], ours: np.ndarray) -> figure.Figure:
-  """Draws the paper's table and ours, double-centred, side by side."""
-  drawn = style.sheet(9.5, 1.9 + 0.24 * len(configs))
-  both = published_mlp.table(base, configs), ours
-  axes = drawn.subplots(1, 2, sharey=True)
-  names = [names[0] if names else 'none' for names in published_mlp.NETWORKS]
-  for ax, title, values in zip(axes, ('Paper', 'Ours'), both, strict=True):
-    image = ax.imshow(
-      published_mlp.double_centred(values),
-      cmap=style.DIVERGING,
-      vmin=-5,
-      vmax=5,
-      aspect='auto',
-    )
-    style.tidy(ax, f'{title}: {base}', "network's symmetry", '')
-    ax.set_xticks(range(len(names)), names, rotation=90)
-    ax.set_yticks(range(len(configs)), configs)
-  bar = drawn.colorbar(image, ax=axes, shrink=0.8, extend='both')
-  bar.set_label('points above row and column', fontsize=style.MEDIUM)
-  return drawn
-
-
 class Found(NamedTuple):
   """What the search found on a data set, beside its rivals."""
 
@@ -139,11 +121,7 @@ class Found(NamedTuple):
 
 def found(tables: Sequence[Line], retrained: Sequence[Line]) -> list[Found]:
   """Returns the AEN column, by both protocols."""
-  paper = {
-    f'{cell.base}/{cell.config}': cell.test_accuracy
-    for cell in published_mlp.printed()
-    if cell.column == published_mlp.AEN
-  }
+  paper = published_mlp.found()
   singles, searched = (
     _by_dataset(networks(lines)) for lines in (tables, retrained)
   )
@@ -153,13 +131,23 @@ def found(tables: Sequence[Line], retrained: Sequence[Line]) -> list[Found]:
     rows.append(
       Found(
         dataset,
-        paper[dataset],
+        paper[dataset].test_accuracy,
         max(chosen, key=lambda n: n.published.mean),
         max(chosen, key=lambda n: n.validation.mean),
         max(singles[dataset], key=lambda n: n.validation.mean),
       )
     )
   return rows
+
+
+def combined_error(row: Found, num_images: int = 1000) -> float:
+  """Returns the standard error of the paper's AEN less ours, in points.
+
+  Ours varies with the seeds, and both with the drawing of their test images.
+  """
+  share = row.paper / 100
+  images = 2 * 100**2 * share * (1 - share) / num_images
+  return float(np.sqrt(row.published.published.standard_error**2 + images))
 
 
 def _by_dataset(found: Iterable[Network]) -> dict[str, list[Network]]:

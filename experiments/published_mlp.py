@@ -98,6 +98,15 @@ def printed() -> Iterator[Printed]:
       yield Printed(**{**row, 'test_accuracy': float(row['test_accuracy'])})
 
 
+def found() -> dict[str, Printed]:
+  """Returns the cells of what the paper's searches found, by data set."""
+  return {
+    f'{cell.base}/{cell.config}': cell
+    for cell in printed()
+    if cell.column == AEN
+  }
+
+
 def table(base: str, configs: Sequence[str]) -> np.ndarray:
   """Returns accuracies in percent, columns by what they are. [rows, 13]."""
   cells = {

@@ -44,6 +44,7 @@ from aen import strategies
 from aen import survey
 from aen.strategies import comparing
 from experiments import launch
+from experiments import mlp_searches
 from experiments import place_flags
 from experiments import published_mlp
 from experiments.published_mlp import Line
@@ -222,7 +223,7 @@ def trace(
   workshop: Workshop, landscape: landscapes.Landscape
 ) -> strategies.Trace:
   """Returns what the search proposed, [T]; searches if nobody did."""
-  path = workshop.results / 'searches' / _file_name(landscape)
+  path = mlp_searches.path(workshop.results, landscape)
   if not path.exists():
     steps = dqn.DQNConfig(**_AGENT).max_steps
     strategy = strategies.make(
@@ -235,19 +236,9 @@ def trace(
     found = comparing.search_landscape(
       strategy, landscape, np.array([0]), steps, vectorised=False
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with files.written_whole(path) as file:
-      np.savez_compressed(file, **found._asdict())
+    mlp_searches.write(path, found)
     print(f'wrote {path}', flush=True)
-  with np.load(path, allow_pickle=False) as stored:
-    return strategies.Trace(
-      *(stored[field].ravel() for field in strategies.Trace._fields)
-    )
-
-
-def _file_name(landscape: landscapes.Landscape) -> str:
-  name = landscape.name.replace('/', '_')
-  return f'{name}-{landscape.fingerprint[:12]}.npz'
+  return mlp_searches.read(path)
 
 
 def make_networks(workshop: Workshop) -> None:
@@ -258,44 +249,22 @@ def make_networks(workshop: Workshop) -> None:
     workshop.write('networks', lines)
 
 
-def chosen(workshop: Workshop, name: str) -> dict[str, tuple[str, ...]]:
+def chosen(workshop: Workshop, name: str) -> dict[str, Sequence[str]]:
   """Returns the networks of a data set to look at closer, by role."""
   landscape = workshop.landscapes()[name]
-  base, config = name.split('/')
-  found = top_networks(trace(workshop, landscape), landscape, _TOP.value)
+  config = name.split('/')[1]
+  found = mlp_searches.top_networks(
+    trace(workshop, landscape), landscape, _TOP.value
+  )
   best = np.argsort(-landscape.values('validation'), kind='stable')
   roles = {f'search {i}': n for i, n in enumerate(found, start=1)}
   roles |= {f'best {i}': int(n) for i, n in enumerate(best[: _TOP.value], 1)}
-  (paper,) = (
-    cell.symmetries.split()
-    for cell in published_mlp.printed()
-    if (cell.base, cell.config) == (base, config)
-    and cell.column == published_mlp.AEN
-  )
   return {
-    **{role: names_of(landscape, network) for role, network in roles.items()},
-    'paper': tuple(paper),
+    **{role: landscape.names(network) for role, network in roles.items()},
+    'paper': published_mlp.found()[name].symmetries.split(),
     'generating': datasets.CONFIGS[config].symmetries,
     'plain': (),
   }
-
-
-def top_networks(
-  found: strategies.Trace, landscape: landscapes.Landscape, count: int
-) -> list[int]:
-  """Returns the networks that a search saw do best, the first of equals."""
-  order = np.argsort(-found.values, kind='stable')
-  used = [n for n in order if found.states[n] != strategies.NO_STATE]
-  networks = landscape.index[found.states[used]]
-  return [int(network) for network in dict.fromkeys(networks.tolist())][:count]
-
-
-def names_of(landscape: landscapes.Landscape, network: int) -> tuple[str, ...]:
-  """Returns the shortest names of a network."""
-  state = int(landscape.representatives[network])
-  return tuple(
-    name for k, name in enumerate(landscape.symmetries) if state >> k & 1
-  )
 
 
 def make_lessons(workshop: Workshop) -> None:

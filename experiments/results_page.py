@@ -2,7 +2,9 @@ r"""Writes RESULTS.md from the files in results/: no number on it is typed in.
 
   python -m experiments.results_page
 
-Each section says which command made its files.
+Each section says which command made its files. Where they are there, it also
+writes what the reproduction teaches (docs/lessons.md), the data card of the
+landscapes (results/mlp/README.md), and the pictures of these pages.
 """
 
 from collections.abc import Iterator
@@ -11,28 +13,77 @@ import csv
 import pathlib
 
 from absl import flags
+from matplotlib import figure
 
 from aen import files
+from aen.report import style
 from experiments import gcnn_results
+from experiments import landscape_card
 from experiments import launch
+from experiments import lessons_page
 from experiments import markdown
+from experiments import mlp_figures
+from experiments import mlp_page
+from experiments import mlp_results
+from experiments import mlp_searches
+from experiments import published_mlp
 
-_RESULTS = flags.DEFINE_string('results', 'results', 'Where the files are.')
-_PAGE = flags.DEFINE_string('page', 'RESULTS.md', 'The page to write.')
+_ROOT = flags.DEFINE_string(
+  'root', '.', 'The clone: where results/ is, and the pages go.'
+)
 
 Rows = list[dict[str, str]]
 
 
 def main(_: Sequence[str]) -> None:
-  """Writes the page."""
-  folder = pathlib.Path(_RESULTS.value)
-  with files.written_text(_PAGE.value) as file:
-    file.write('\n'.join(lines(folder)) + '\n')
-  print(f'wrote {_PAGE.value}')
+  """Writes the pages and their pictures."""
+  root = pathlib.Path(_ROOT.value)
+  for name, content in pages(root).items():
+    with files.written_text(root / name) as file:
+      file.write(content)
+    print(f'wrote {root / name}')
+  for path, drawn in pictures(root / 'results/mlp'):
+    with files.written_whole(path) as picture:
+      picture.write(style.png(drawn))
+    print(f'wrote {path}')
+
+
+def pages(root: pathlib.Path) -> dict[str, str]:
+  """Returns the text of every page whose files are there, by its path."""
+  folder = root / 'results'
+  found = {'RESULTS.md': lines(folder)}
+  landscapes = folder / 'mlp/landscapes.npz'
+  if landscapes.exists():
+    found['docs/lessons.md'] = lessons_page.lines(folder / 'mlp')
+    found['results/mlp/README.md'] = landscape_card.lines(landscapes)
+  return {name: '\n'.join(each) + '\n' for name, each in found.items()}
+
+
+def pictures(
+  folder: pathlib.Path,
+) -> Iterator[tuple[pathlib.Path, figure.Figure]]:
+  """Yields the pictures of MLP results whose files are there."""
+  tables = published_mlp.read(folder / 'tables.csv')
+  for base in published_mlp.BASES:
+    configs = published_mlp.SINGLE
+    if mlp_results.has(tables, base, configs):
+      ours = mlp_results.grid(tables, base, configs)
+      drawn = mlp_figures.tables(base, configs, ours)
+      yield folder / f'{base}_single.png', drawn
+  if found := lessons_page.known_landscapes(folder):
+    marked = lessons_page.marks(folder, found)
+    yield folder / 'landscapes.png', mlp_figures.spread(found, marked)
+    searched = {
+      name: (mlp_searches.read(path), landscape)
+      for name, landscape in found.items()
+      if (path := mlp_searches.path(folder, landscape)).exists()
+    }
+    if searched:
+      yield folder / 'searches.png', mlp_figures.searches(searched)
 
 
 def lines(folder: pathlib.Path) -> Iterator[str]:
-  """Yields the page's lines, section by section."""
+  """Yields the lines of the page of results, section by section."""
   yield '# Results'
   yield ''
   yield (
@@ -40,7 +91,12 @@ def lines(folder: pathlib.Path) -> Iterator[str]:
     f' `{folder.name}/`; every section names the command that made its files.'
     ' Two CPU cores, no GPU.'
   )
-  for section in (strategies, published_cnns, searched_cnns):
+  for section in (
+    lambda folder: mlp_page.sections(folder / 'mlp'),
+    strategies,
+    published_cnns,
+    searched_cnns,
+  ):
     content = list(section(folder))
     if content:
       yield ''

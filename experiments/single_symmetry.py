@@ -22,6 +22,7 @@ from aen import evaluation
 from aen import results
 from aen import runs
 from experiments import launch
+from experiments import mlp_figures
 from experiments import mlp_results
 from experiments import place_flags
 from experiments import published_mlp
@@ -67,7 +68,7 @@ def main(_: Sequence[str]) -> None:
         print(f'{base}, {kind}: {mlp_results.compare(ours, paper)}', flush=True)
         if kind == 'single':
           print(mlp_results.diagonals(ours, paper), flush=True)
-        picture = mlp_results.draw(base, configs, ours)
+        picture = mlp_figures.tables(base, configs, ours)
         picture.savefig(run_dir / f'{base}_{kind}.png')
   print(f'wrote {run_dir}')
 

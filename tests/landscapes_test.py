@@ -45,6 +45,15 @@ def test_a_saved_landscape_comes_back(tmp_path):
   assert len(loaded) == 6
 
 
+def test_networks_have_names():
+  landscape = square_landscape()
+  assert landscape.names(0) == ()
+  for network in range(len(landscape)):
+    assert landscape.network(landscape.names(network)) == network
+  turns = ('rotation', 'vertical_flip', 'horizontal_flip')
+  assert landscape.network(turns) == landscape.network(turns[:2])
+
+
 def test_several_landscapes_in_one_file(tmp_path):
   path = tmp_path / 'all.npz'
   rng = np.random.default_rng(1)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from aen import tables
+from experiments import mlp_figures
 from experiments import mlp_results
 from experiments import published_mlp
 
@@ -62,7 +63,7 @@ def test_the_papers_own_table_differs_by_nothing_from_itself(base):
   )
   words = mlp_results.diagonals(ours, paper)
   assert words.count('p = 0.0') == 2  # but not with the columns as printed
-  assert mlp_results.draw(base, configs, ours).axes
+  assert mlp_figures.tables(base, configs, ours).axes
 
 
 def test_each_protocol_chooses_by_its_own_numbers():

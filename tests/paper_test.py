@@ -8,6 +8,7 @@ Eq6…Eq12 in another order than the rows IAug6…IAug12;
 import json
 import math
 import pathlib
+import re
 
 import pytest
 
@@ -166,3 +167,24 @@ def test_networks_suit_their_own_images_once_the_columns_are_put_right(base):
   table = published_mlp.table(base, published_mlp.SINGLE)
   assert published_mlp.diagonal_p(table) < 0.05
   assert published_mlp.diagonal_p(published_mlp.literally(table)) > 0.3
+
+
+def test_the_errata_page_tells_what_is_tested():
+  root = pathlib.Path(__file__).parents[1]
+  page = ' '.join((root / 'docs/errata.md').read_text('utf-8').split())
+  tests = ' '.join(path.read_text() for path in (root / 'tests').glob('*.py'))
+  named = re.findall(r'`(test_\w+)`', page)
+  assert len(named) >= 4
+  assert not [name for name in named if f'def {name}(' not in tests]
+  tables = [
+    published_mlp.table(base, published_mlp.SINGLE)
+    for base in published_mlp.BASES
+  ]
+  right = [published_mlp.diagonal_p(table) for table in tables]
+  printed = [
+    published_mlp.diagonal_p(published_mlp.literally(t)) for t in tables
+  ]
+  assert 'p = {:.4f} on G-MNIST, {:.4f} on G-Fashion'.format(*right) in page
+  assert '(p = {:.2f} and {:.2f})'.format(*printed) in page
+  places = zip(range(6, 13), published_mlp.NETWORK_OF_COLUMN[5:], strict=True)
+  assert ' | '.join(str(place) for _, place in places) in page

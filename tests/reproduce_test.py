@@ -12,6 +12,7 @@ from aen import children
 from aen import landscapes
 from aen import recipes
 from aen import strategies
+from experiments import mlp_searches
 from tests import launchers
 
 
@@ -36,16 +37,16 @@ def make_landscape():
   )
 
 
-def test_the_top_networks_are_the_best_seen_each_once(launcher):
+def test_the_top_networks_are_the_best_seen_each_once():
   trace = strategies.Trace(
     states=np.array([0, 3, 2, 1, strategies.NO_STATE]),
     epochs=np.array([2, 2, 2, 2, 0]),
     values=np.array([0.2, 0.3, 0.3, 0.5, 9.0], np.float32),
   )
   landscape = make_landscape()
-  found = launcher.top_networks(trace, landscape, 2)
+  found = mlp_searches.top_networks(trace, landscape, 2)
   assert found == [1, 2]
-  names = [launcher.names_of(landscape, network) for network in found]
+  names = [landscape.names(network) for network in found]
   assert names == [('rotation',), ('vertical_flip',)]
 
 

@@ -1,0 +1,204 @@
+"""What the reproduction teaches: one page, from its files."""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import pathlib
+
+from scipy import stats
+
+from aen import datasets
+from aen import landscapes
+from experiments import markdown
+from experiments import mlp_results
+from experiments import mlp_searches
+from experiments import published_mlp
+from experiments.mlp_results import Network
+
+PLAIN = 'plain'
+GENERATING = 'the symmetries that the data were made with'
+SEARCHED = "the DQN's choice"
+BEST = 'the best in validation'
+
+
+def lines(folder: pathlib.Path) -> Iterator[str]:
+  """Yields the page's lines."""
+  yield '# What the reproduction teaches'
+  yield ''
+  yield (
+    'Made by `python -m experiments.results_page` from `results/mlp/`, which'
+    ' `python -m experiments.reproduce` makes. Differences are in points of'
+    ' accuracy on all 10 000 test images, in the epoch that is best in'
+    ' validation, with 95 % intervals over data sets.'
+  )
+  found = known_landscapes(folder)
+  if found:
+    yield ''
+    yield from agreement(found, marks(folder, found))
+  gathered = [
+    network
+    for name in ('networks', 'lessons')
+    for network in mlp_results.networks(
+      published_mlp.read(folder / f'{name}.csv')
+    )
+  ]
+  if any(network.role.endswith(_WIDE) for network in gathered):
+    yield ''
+    yield from contrasts(gathered)
+
+
+def known_landscapes(
+  folder: pathlib.Path,
+) -> dict[str, landscapes.Landscape]:
+  """Returns all landscapes, by data set; none if they are not there."""
+  path = folder / 'landscapes.npz'
+  return landscapes.load_all(path) if path.exists() else {}
+
+
+def marks(
+  folder: pathlib.Path, found: Mapping[str, landscapes.Landscape]
+) -> dict[str, dict[str, int]]:
+  """Returns the networks to point out, by data set and by what they are."""
+  marked = {}
+  for name, landscape in found.items():
+    config = datasets.CONFIGS[name.split('/')[1]]
+    networks = {
+      PLAIN: 0,
+      GENERATING: landscape.network(config.symmetries),
+      BEST: int(landscape.values('validation').argmax()),
+    }
+    if (path := mlp_searches.path(folder, landscape)).exists():
+      (networks[SEARCHED],) = mlp_searches.top_networks(
+        mlp_searches.read(path), landscape, 1
+      )
+    marked[name] = networks
+  return marked
+
+
+def agreement(
+  found: Mapping[str, landscapes.Landscape],
+  marked: Mapping[str, Mapping[str, int]],
+) -> Iterator[str]:
+  """Yields where optimum, search and generating symmetries differ."""
+  yield '## Optimum, search, and the symmetries that the data were made with'
+  yield ''
+  yield (
+    'Test accuracy of the networks of each landscape (4000 images, four'
+    ' epochs, mean over seeds, 2000 test images), and the place among all'
+    ' networks by the same number.'
+  )
+  yield ''
+  kinds = [PLAIN, GENERATING, BEST, SEARCHED]
+  yield from markdown.table(
+    ['data', *kinds, 'the best is', 'correlation with log weights'],
+    [
+      _agreement_row(landscape, marked[name], kinds)
+      for name, landscape in found.items()
+    ],
+  )
+  yield ''
+  yield '![All networks of each data set](../results/mlp/landscapes.png)'
+  yield ''
+  same = [m[BEST] == m.get(SEARCHED) for m in marked.values()]
+  made = [m[BEST] == m[GENERATING] for m in marked.values()]
+  yield (
+    f'The DQN, which sees one seed, chooses the network that is best in'
+    f' validation over all seeds on {sum(same)} of {len(same)} data sets. On'
+    f' {sum(made)} the best network is the one with exactly the symmetries that'
+    ' the data were made with; on the others fewer of them, or others, do'
+    ' better.'
+  )
+
+
+def _agreement_row(
+  landscape: landscapes.Landscape, marked: Mapping[str, int], kinds: list[str]
+) -> list[str]:
+  values = 100 * landscape.values()
+  places = stats.rankdata(-values, method='min').astype(int)
+  cells = [
+    f'{values[marked[kind]]:.1f} ({places[marked[kind]]}.)'
+    if kind in marked
+    else ''
+    for kind in kinds
+  ]
+  names = ' '.join(landscape.names(marked[BEST]))
+  related = stats.spearmanr(landscape.weights, values).statistic
+  return [landscape.name, *cells, markdown.words(names), f'{related:+.2f}']
+
+
+_WIDE = ', as many weights'
+_INVARIANT = ', invariant head'
+_EXACT = ', exact moves'
+_FOUND = 'search 1'
+
+
+def contrasts(gathered: Sequence[Network]) -> Iterator[str]:
+  """Yields what becomes of a gain when one thing is changed."""
+  honest = {(n.dataset, n.role): n.honest.mean for n in gathered}
+  names = [*dict.fromkeys(d for d, role in honest if role == _FOUND)]
+  names = [name for name in names if (name, _FOUND + _WIDE) in honest]
+
+  def difference(better: str, worse: str, suffix: str = '') -> str:
+    gains = [
+      honest[name + suffix, better] - honest[name + suffix, worse]
+      for name in names
+    ]
+    mean, margin = mlp_results.paired(gains)
+    return f'{mean:+.2f} ({mean - margin:+.2f} … {mean + margin:+.2f})'
+
+  yield '## Is it the symmetry, or the smaller number of weights?'
+  yield ''
+  yield (
+    'The network that the search chose against the plain one, as it is, and'
+    ' widened until it has as many weights as the plain one; with an invariant'
+    ' head, whose answers do not change when the image is moved; and on data'
+    ' moved by exact powers of the generators (`_group`) instead of the'
+    f' published random moves. Averages over {len(names)} data sets.'
+  )
+  yield ''
+  yield from markdown.table(
+    ['compared', 'difference'],
+    [
+      ['chosen less plain', difference(_FOUND, PLAIN)],
+      [
+        'chosen with as many weights as plain, less plain',
+        difference(_FOUND + _WIDE, PLAIN),
+      ],
+      [
+        'chosen with as many weights as plain, less chosen as it is',
+        difference(_FOUND + _WIDE, _FOUND),
+      ],
+      [
+        'chosen less plain, both with an invariant head',
+        difference(_FOUND + _INVARIANT, PLAIN + _INVARIANT),
+      ],
+      [
+        'chosen with an invariant head, less chosen with a dense head',
+        difference(_FOUND + _INVARIANT, _FOUND),
+      ],
+      [
+        'chosen less plain, both on exactly moved data',
+        difference(_FOUND + _EXACT, PLAIN + _EXACT, '_group'),
+      ],
+    ],
+  )
+  yield ''
+  roles = [
+    *(PLAIN, _FOUND, _FOUND + _WIDE),
+    *(PLAIN + _INVARIANT, _FOUND + _INVARIANT),
+  ]
+  exact = [PLAIN + _EXACT, _FOUND + _EXACT]
+  yield from markdown.folded(
+    'Data set by data set',
+    markdown.table(
+      ['data', *(role.replace(_FOUND, 'chosen') for role in (*roles, *exact))],
+      [
+        [
+          name,
+          *(f'{honest[name, role]:.1f}' for role in roles),
+          *(f'{honest[f"{name}_group", role]:.1f}' for role in exact),
+        ]
+        for name in names
+      ],
+    ),
+  )

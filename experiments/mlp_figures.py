@@ -1,0 +1,147 @@
+"""Pictures of the reproduction: its tables, its searches, its landscapes."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from matplotlib import axes
+from matplotlib import figure
+import numpy as np
+
+from aen import landscapes
+from aen import strategies
+from aen.report import style
+from experiments import published_mlp
+
+
+def tables(
+  base: str, configs: Sequence[str], ours: np.ndarray
+) -> figure.Figure:
+  """Draws the paper's table and ours, double-centred, side by side."""
+  drawn = style.sheet(9.5, 1.9 + 0.24 * len(configs))
+  both = published_mlp.table(base, configs), ours
+  axes = drawn.subplots(1, 2, sharey=True)
+  names = [names[0] if names else 'none' for names in published_mlp.NETWORKS]
+  for ax, title, values in zip(axes, ('Paper', 'Ours'), both, strict=True):
+    image = ax.imshow(
+      published_mlp.double_centred(values),
+      cmap=style.DIVERGING,
+      vmin=-5,
+      vmax=5,
+      aspect='auto',
+    )
+    style.tidy(ax, f'{title}: {base}', "network's symmetry", '')
+    ax.set_xticks(range(len(names)), names, rotation=90)
+    ax.set_yticks(range(len(configs)), configs)
+  bar = drawn.colorbar(image, ax=axes, shrink=0.8, extend='both')
+  bar.set_label('points above row and column', fontsize=style.MEDIUM)
+  return drawn
+
+
+def searches(
+  found: Mapping[str, tuple[strategies.Trace, landscapes.Landscape]],
+) -> figure.Figure:
+  """Draws what searches saw, data set by data set.
+
+  Args:
+    found: What was proposed, and the landscape that was searched.
+  """
+  columns = min(6, len(found))
+  rows = -(-len(found) // columns)
+  drawn = style.sheet(2.1 * columns + 0.4, 2.1 * rows + 0.5)
+  grid = drawn.subplots(rows, columns, squeeze=False)
+  for ax in grid.flat[len(found) :]:
+    ax.set_visible(False)
+  for ax, (name, search) in zip(grid.flat, found.items(), strict=False):
+    _search(ax, name, *search)
+  for ax in grid[:, 1:].flat:
+    ax.set_ylabel('')
+  handles, labels = grid.flat[0].get_legend_handles_labels()
+  drawn.legend(
+    handles,
+    labels,
+    loc='outside lower center',
+    ncols=len(labels),
+    fontsize=style.MEDIUM,
+    frameon=False,
+  )
+  return drawn
+
+
+def _search(
+  ax: axes.Axes,
+  name: str,
+  trace: strategies.Trace,
+  landscape: landscapes.Landscape,
+) -> None:
+  """Draws networks in the order in which a search met them."""
+  table = landscape.table(0)
+  states = np.asarray(trace.states)
+  met = landscape.index[np.concatenate([[0], states[states >= 0]])]
+  first = np.sort(np.unique(met, return_index=True)[1])
+  values = 100 * table[met[first], -1]
+  places = np.arange(1, len(first) + 1)
+  ax.plot(places, values, '.', color=style.GREY, markersize=3, label='network')
+  ax.step(
+    places,
+    np.maximum.accumulate(values),
+    where='post',
+    color=style.BEST,
+    linewidth=1.4,
+    label='best so far',
+  )
+  ax.axhline(
+    100 * table[:, -1].max(),
+    color=style.GREEN,
+    linewidth=1,
+    linestyle='--',
+    label=f'best of all {len(landscape)}',
+  )
+  style.tidy(ax, name, 'networks trained', 'validation accuracy (%)')
+
+
+def spread(
+  found: Mapping[str, landscapes.Landscape],
+  marked: Mapping[str, Mapping[str, int]],
+) -> figure.Figure:
+  """Draws what every network is worth, data set by data set.
+
+  Args:
+    found: The landscapes.
+    marked: By data set, networks to point out, by what they are.
+  """
+  drawn = style.sheet(9, 4.2)
+  ax = drawn.subplots()
+  jitter = np.random.default_rng(0).uniform(-0.28, 0.28, 4096)
+  kinds = [*dict.fromkeys(kind for each in marked.values() for kind in each)]
+  for place, (name, landscape) in enumerate(found.items()):
+    values = 100 * landscape.values()
+    ax.plot(
+      place + jitter[: len(values)],
+      values,
+      '.',
+      color=style.PALE,
+      markersize=4,
+      zorder=1,
+    )
+    for kind, network in marked[name].items():
+      number = kinds.index(kind)
+      ax.plot(
+        place + 0.14 * (number - (len(kinds) - 1) / 2),
+        values[network],
+        'osD^v'[number % 5],
+        color=style.QUALITATIVE[number],
+        markersize=5.5,
+        markeredgecolor='white',
+        markeredgewidth=0.5,
+        label=kind if place == 0 else None,
+        zorder=2,
+      )
+  style.tidy(ax, 'All networks of each data set', '', 'test accuracy (%)')
+  ax.set_xticks(range(len(found)), found, rotation=30, ha='right')
+  drawn.legend(
+    loc='outside lower center',
+    ncols=len(kinds),
+    fontsize=style.MEDIUM,
+    frameon=False,
+  )
+  return drawn

@@ -1,0 +1,248 @@
+"""The page's part about MLPs: the paper's tables, its searches, and ours."""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import csv
+import pathlib
+
+import numpy as np
+
+from experiments import markdown
+from experiments import mlp_results
+from experiments import published_mlp
+from experiments.mlp_results import Network
+from experiments.published_mlp import Line
+
+_TITLES = {'g_mnist': 'G-MNIST', 'g_fashion_mnist': 'G-Fashion-MNIST'}
+_COLUMNS = ['none', *(names[0] for names in published_mlp.NETWORKS[1:])]
+
+
+def sections(folder: pathlib.Path) -> Iterator[str]:
+  """Yields the sections whose files are there."""
+  tables = published_mlp.read(folder / 'tables.csv')
+  if not tables:
+    return
+  yield "## The paper's MLP tables"
+  yield ''
+  yield (
+    'Networks with one symmetry at most, on 10 000 images for ten epochs by the'
+    " published recipe, in percent. *Paper's protocol*: the best epoch on the"
+    ' same 1000 test images. *Honest*: the epoch that is best on 1000 other'
+    ' validation images, all 10 000 test images. Columns have their true'
+    ' meaning: the paper prints Eq6 to Eq12 in another order than IAug6 to'
+    ' IAug12 ([errata](docs/errata.md)).'
+  )
+  yield ''
+  yield from markdown.command('python -m experiments.reproduce --raw_dir=…')
+  yield ''
+  yield from times(folder / 'times.csv')
+  for base, title in _TITLES.items():
+    yield from single_tables(tables, base, title)
+  for base, title in _TITLES.items():
+    yield from multiple_tables(tables, base, title)
+  yield ''
+  yield flattery(tables)
+  if retrained := published_mlp.read(folder / 'networks.csv'):
+    yield ''
+    yield from searches(tables, retrained)
+
+
+def times(path: pathlib.Path) -> Iterator[str]:
+  """Yields how long it took, and where."""
+  if not path.exists():
+    return
+  with open(path, newline='', encoding='utf-8') as file:
+    rows = list(csv.DictReader(file))
+  minutes = sum(int(row['seconds']) for row in rows) / 60
+  stopped = sum(row['state'] == 'stopped' for row in rows)
+  machines = ', '.join(dict.fromkeys(row['machine'] for row in rows))
+  yield (
+    f'All stages together {minutes:.0f} minutes of processes'
+    f' ([which](results/mlp/{path.name})), stopped {stopped} times and gone on'
+    f' with; {machines}.'
+  )
+
+
+def single_tables(
+  lines: Sequence[Line], base: str, title: str
+) -> Iterator[str]:
+  """Yields what the table of single symmetries says."""
+  configs = published_mlp.SINGLE
+  if not mlp_results.has(lines, base, configs):
+    return
+  ours = mlp_results.grid(lines, base, configs)
+  paper = published_mlp.table(base, configs)
+  yield ''
+  yield f'### {title}, one symmetry'
+  yield ''
+  yield f'{mlp_results.compare(ours, paper)}.'
+  yield ''
+  yield (
+    'Does a network suit the images that were moved by its symmetry?'
+    f' {mlp_results.diagonals(ours, paper)}.'
+  )
+  yield ''
+  yield f'![{title}: paper and ours](results/mlp/{base}_single.png)'
+  yield ''
+  rows = [
+    [config, *(f'{o:.1f} ({p:.1f})' for o, p in zip(*pair, strict=True))]
+    for config, pair in zip(configs, zip(ours, paper, strict=True), strict=True)
+  ]
+  yield from markdown.folded(
+    "Row by row: ours (paper's)", markdown.table(['data', *_COLUMNS], rows)
+  )
+
+
+def multiple_tables(
+  lines: Sequence[Line], base: str, title: str
+) -> Iterator[str]:
+  """Yields what the table of several symmetries says."""
+  configs = published_mlp.MULTIPLE
+  if not mlp_results.has(lines, base, configs):
+    return
+  ours = mlp_results.grid(lines, base, configs)
+  paper = published_mlp.table(base, configs)
+  yield ''
+  yield f'### {title}, several symmetries'
+  yield ''
+  yield f'{mlp_results.compare(ours, paper)}.'
+  yield ''
+  found = {(n.dataset, n.role): n for n in mlp_results.networks(lines)}
+  rows = []
+  for config, row in zip(configs, paper, strict=True):
+    cells = []
+    for names, theirs in zip(published_mlp.NETWORKS, row, strict=True):
+      network = found[f'{base}/{config}', ' '.join(names) or 'plain']
+      cells.append(f'{network.published} ({theirs:.1f}); {network.honest}')
+    rows.append([config, *cells])
+  yield from markdown.folded(
+    "Row by row: paper's protocol, mean ± s.d. of the seeds (paper); honest",
+    markdown.table(['data', *_COLUMNS], rows),
+  )
+
+
+def flattery(lines: Sequence[Line]) -> str:
+  """Says how much better the paper's protocol makes networks look."""
+  found = mlp_results.networks(lines)
+  gaps = [n.published.mean - n.honest.mean for n in found]
+  return (
+    "The paper's protocol flatters: on average over these"
+    f' {len(found)} networks its number is {np.mean(gaps):.2f} points above the'
+    ' honest one of the same children.'
+  )
+
+
+def searches(
+  tables: Sequence[Line], retrained: Sequence[Line]
+) -> Iterator[str]:
+  """Yields what the searches found, beside the paper's AEN column."""
+  rows = mlp_results.found(tables, retrained)
+  papers = {n.dataset: n for n in _with_role(retrained, 'paper')}
+  yield "## What the paper's search finds"
+  yield ''
+  yield (
+    'The DQN searches each data set on its landscape (one seed of each network,'
+    ' 4000 images, four epochs, validation images), and its four best networks'
+    " are trained again at the paper's size. *Paper's protocol*: the best of"
+    ' the four by the very test images that are reported, as in the paper.'
+    ' *Honest*: the best of the four, and the best of the thirteen networks'
+    ' with one symmetry at most, by validation images; all test images. Mean ±'
+    ' s.d. of the seeds.'
+  )
+  yield ''
+  yield from markdown.table(
+    [
+      *('data', "paper's AEN", 'its network, trained here', "paper's protocol"),
+      *('network', 'weights', 'honest', 'best single, honest'),
+    ],
+    [_found_row(row, papers) for row in rows],
+  )
+  yield ''
+  yield average(rows)
+  yield ''
+  yield short_rows(rows)
+  yield ''
+  yield honest(rows)
+  yield ''
+  yield '![The twelve searches](results/mlp/searches.png)'
+  yield ''
+  yield from markdown.folded(
+    'The four best networks of each search, their weights and accuracies',
+    top_states(retrained),
+  )
+
+
+def _with_role(lines: Sequence[Line], role: str) -> list[Network]:
+  return [n for n in mlp_results.networks(lines) if n.role.startswith(role)]
+
+
+def _found_row(
+  row: mlp_results.Found, papers: Mapping[str, Network]
+) -> list[str]:
+  return [
+    row.dataset,
+    f'{row.paper:.1f}',
+    str(papers[row.dataset].published) if row.dataset in papers else '',
+    str(row.published.published),
+    markdown.words(row.published.symmetries),
+    str(row.published.weights),
+    str(row.honest.honest),
+    f'{row.single.honest} ({markdown.words(row.single.symmetries)})',
+  ]
+
+
+def average(rows: Sequence[mlp_results.Found]) -> str:
+  """Says how the average of all data sets compares with the paper's."""
+  ours = np.mean([row.published.published.mean for row in rows])
+  paper = np.mean([row.paper for row in rows])
+  return (
+    f"Averaged over the {len(rows)} data sets, paper's protocol:"
+    f" {ours:.2f}, the paper's {paper:.2f}."
+  )
+
+
+def short_rows(rows: Sequence[mlp_results.Found]) -> str:
+  """Says which rows fall short of the paper's by more than chance."""
+  lacking = []
+  for row in rows:
+    short = row.paper - row.published.published.mean
+    error = mlp_results.combined_error(row)
+    if short > 2 * error:
+      errors = f'{short / error:.1f} standard errors'
+      lacking.append(f'{row.dataset} (by {short:.1f} points, {errors})')
+  return (
+    "Rows below the paper's by more than two combined standard errors (our"
+    " seeds', and both drawings of 1000 test images): "
+    + (', '.join(lacking) or 'none')
+    + '.'
+  )
+
+
+def honest(rows: Sequence[mlp_results.Found]) -> str:
+  """Says what the search gains over the best single symmetry, honestly."""
+  gains = [row.honest.honest.mean - row.single.honest.mean for row in rows]
+  mean, margin = mlp_results.paired(gains)
+  return (
+    'Honestly, the search gains over the best single symmetry, averaged over'
+    f' the {len(rows)} data sets: {mean:+.2f} points, 95 % interval'
+    f' {mean - margin:+.2f} … {mean + margin:+.2f} (paired by data set).'
+  )
+
+
+def top_states(retrained: Sequence[Line]) -> Iterator[str]:
+  """Yields the best networks of every search."""
+  return markdown.table(
+    ['data', 'place', 'network', 'weights', "paper's protocol", 'honest'],
+    [
+      [
+        network.dataset,
+        network.role.removeprefix('search '),
+        markdown.words(network.symmetries),
+        str(network.weights),
+        str(network.published),
+        str(network.honest),
+      ]
+      for network in _with_role(retrained, 'search ')
+    ],
+  )

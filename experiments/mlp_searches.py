@@ -1,0 +1,42 @@
+"""Searches of the reproduction: kept in files, and what they found."""
+
+import pathlib
+
+import numpy as np
+
+from aen import files
+from aen import landscapes
+from aen import strategies
+
+
+def path(folder: pathlib.Path, landscape: landscapes.Landscape) -> pathlib.Path:
+  """Returns where the search of a landscape is kept."""
+  name = landscape.name.replace('/', '_')
+  return folder / 'searches' / f'{name}-{landscape.fingerprint[:12]}.npz'
+
+
+def write(path: pathlib.Path, trace: strategies.Trace) -> None:
+  """Writes a trace, all of it or nothing."""
+  with files.written_whole(path) as file:
+    np.savez_compressed(
+      file, states=trace.states, epochs=trace.epochs, values=trace.values
+    )
+
+
+def read(path: pathlib.Path) -> strategies.Trace:
+  """Reads a trace, [T]."""
+  with np.load(path, allow_pickle=False) as stored:
+    return strategies.Trace(
+      *(stored[field].ravel() for field in strategies.Trace._fields)
+    )
+
+
+def top_networks(
+  found: strategies.Trace, landscape: landscapes.Landscape, count: int
+) -> list[int]:
+  """Returns the networks that a search saw do best, the first of equals."""
+  states, values = np.asarray(found.states), np.asarray(found.values)
+  order = np.argsort(-values, kind='stable')
+  used = order[states[order] != strategies.NO_STATE]
+  networks = landscape.index[states[used]].tolist()
+  return [*dict.fromkeys(networks)][:count]

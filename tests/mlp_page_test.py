@@ -1,0 +1,165 @@
+"""The pages about MLPs, from files that look like a whole reproduction."""
+
+import dataclasses
+import hashlib
+import pathlib
+
+import numpy as np
+import pytest
+
+import aen
+from aen import landscapes
+from aen import strategies
+from aen import tables
+from experiments import landscape_card
+from experiments import mlp_searches
+from experiments import published_mlp
+from experiments.published_mlp import Line
+from tests import launchers
+
+ROOT = pathlib.Path(__file__).parents[1]
+NAMES = [
+  f'{base}/{config}'
+  for base in published_mlp.BASES
+  for config in published_mlp.MULTIPLE
+]
+
+
+def children(rng, dataset, role, symmetries, accuracy, seeds=3):
+  """Children whose accuracy by the paper's protocol is as given, on average."""
+  for seed in range(seeds):
+    published, honest = accuracy + 0.004 * (seed - 1), accuracy - 0.012
+    validation = accuracy + 0.001 * rng.standard_normal()
+    judged = tables.Judged(
+      *(dataset, symmetries, seed, 1000, published, honest, validation, 5.0)
+    )
+    yield Line(role, judged)
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  """A folder with the paper's own numbers in place of ours."""
+  root = tmp_path_factory.mktemp('clone')
+  folder, rng = root / 'results/mlp', np.random.default_rng(0)
+  lines = {'tables': [], 'networks': [], 'lessons': []}
+  for base in published_mlp.BASES:
+    for configs in (published_mlp.SINGLE, published_mlp.MULTIPLE):
+      for config, row in zip(
+        configs, published_mlp.table(base, configs), strict=True
+      ):
+        for names, value in zip(published_mlp.NETWORKS, row, strict=True):
+          symmetries = ' '.join(names)
+          lines['tables'] += children(
+            *(rng, f'{base}/{config}', symmetries or 'plain', symmetries),
+            value / 100,
+          )
+  for name, cell in published_mlp.found().items():
+    share = cell.test_accuracy / 100
+    for role, gain in {'search 1': 0, 'search 2': -0.1, 'plain': -0.2}.items():
+      lines['networks'] += children(rng, name, role, 'rotation', share + gain)
+    for role, name_of, gain in (
+      ('search 1, as many weights', name, 0.01),
+      ('plain, invariant head', name, -0.3),
+      ('search 1, invariant head', name, -0.05),
+      ('plain, exact moves', f'{name}_group', -0.1),
+      ('search 1, exact moves', f'{name}_group', 0.1),
+    ):
+      lines['lessons'] += children(rng, name_of, role, '', share + gain)
+  for name, found in lines.items():
+    published_mlp.write(folder / f'{name}.csv', found)
+  write_landscapes(folder)
+  (folder / 'times.csv').write_text(
+    'started,stage,bases,state,seconds,machine\n'
+    '2026-01-01T00:00:00+00:00,tables,g_mnist,stopped,60,2 × x86_64\n'
+    '2026-01-01T00:02:00+00:00,tables,g_mnist,finished,540,2 × x86_64\n'
+  )
+  return root
+
+
+def write_landscapes(folder):
+  known = landscapes.load(ROOT / 'results/landscapes/g_mnist_aug2.npz')
+  found = [dataclasses.replace(known, name=name) for name in NAMES]
+  landscapes.save_all(folder / 'landscapes.npz', found)
+  states = np.random.default_rng(0).permutation(4096)[:300].astype(np.int32)
+  values = known.table(0)[known.index[states], -1]
+  trace = strategies.Trace(states, np.full(300, 4, np.int32), values)
+  for landscape in found:
+    mlp_searches.write(mlp_searches.path(folder, landscape), trace)
+
+
+@pytest.fixture(scope='module')
+def pages(root):
+  return launchers.load('results_page').pages(root)
+
+
+def test_the_papers_numbers_differ_by_nothing_from_themselves(pages):
+  page = pages['RESULTS.md']
+  assert page.count('difference from the paper 0.00 points') == 4
+  assert page.count('169 cells') == page.count('78 cells') == 2
+  assert 'its number is 1.20 points above the honest one' in page
+  assert '10 minutes of processes' in page
+  assert 'stopped 1 times' in page
+
+
+def test_what_was_found_stands_beside_the_papers(pages):
+  page = pages['RESULTS.md']
+  mean = np.mean([c.test_accuracy for c in published_mlp.found().values()])
+  assert f"paper's protocol: {mean:.2f}, the paper's {mean:.2f}." in page
+  assert 'two combined standard errors' in page
+  assert 'test images): none.' in page
+  assert '| g_mnist/aug5 | 69.4 |' in page
+
+
+def test_what_falls_short_is_named(root):
+  page = launchers.load('results_page').mlp_page
+  retrained = published_mlp.read(root / 'results/mlp/networks.csv')
+  singles = published_mlp.read(root / 'results/mlp/tables.csv')
+  worse = [
+    Line(
+      line.role,
+      dataclasses.replace(line.child, published=line.child.published - 0.2),
+    )
+    if line.child.dataset == 'g_mnist/aug4'
+    else line
+    for line in retrained
+  ]
+  said = '\n'.join(page.searches(singles, worse))
+  assert 'test images): g_mnist/aug4 (by 20.0 points' in said
+
+
+def test_lessons(pages):
+  page = pages['docs/lessons.md']
+  assert '| chosen less plain | +20.00 (+20.00 … +20.00) |' in page
+  assert 'less plain | +21.00' in page  # with as many weights
+  assert 'both on exactly moved data | +20.00' in page
+  assert page.count('| g_fashion_mnist/aug5 |') == 2
+
+
+def test_the_card_is_true(root, pages, monkeypatch, capsys):
+  card = pages['results/mlp/README.md']
+  path = root / 'results/mlp/landscapes.npz'
+  assert hashlib.sha256(path.read_bytes()).hexdigest() in card
+  assert '12 data sets: 216 networks × 1 seeds × 4 epochs' in card
+  assert len(landscape_card.LOADER.splitlines()) == 10
+  assert landscape_card.LOADER in card
+  monkeypatch.chdir(path.parent)
+  exec(landscape_card.LOADER, {})
+  known = landscapes.load_all(path)['g_mnist/aug5']
+  network = known.network(('rotation', 'vertical_flip'))
+  printed = float(capsys.readouterr().out)
+  assert printed == pytest.approx(known.values()[network])
+  with np.load(path) as stored:
+    assert {f'`{name}`' for name in stored} <= {*card.split()}
+  assert isinstance(known, aen.Landscape)
+
+
+def test_pictures_are_drawn_where_the_pages_show_them(root, pages):
+  drawn = dict(launchers.load('results_page').pictures(root / 'results/mlp'))
+  shown = {
+    ((root / name).parent / line.split('(')[-1].rstrip(')')).resolve()
+    for name, page in pages.items()
+    for line in page.splitlines()
+    if line.startswith('![')
+  }
+  assert {path.resolve() for path in drawn} == shown
+  assert all(figure.axes for figure in drawn.values())
