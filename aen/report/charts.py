@@ -130,16 +130,18 @@ def frequencies(
   """Draws how many of the best networks have each choice.
 
   Args:
-    ranking: Best first.
+    ranking: All networks that were trained.
     bits: The names of the choices; what a network's names imply counts too.
-    count: How many of the best.
+    count: How many of those that did best in the search, where all were trained
+      alike.
   """
   drawn = style.sheet(7.5, 1.4 + 0.3 * len(bits))
   ax = drawn.subplots()
   rows = np.arange(len(bits))
   count = min(count, len(ranking))
-  top = _shares(ranking[:count], bits)
-  ax.barh(rows, top, 0.6, color=style.SKY, label=f'the best {count}')
+  best = sorted(ranking, key=lambda entry: -entry.search.value)[:count]
+  label = f'the best {count} of the search'
+  ax.barh(rows, _shares(best, bits), 0.6, color=style.SKY, label=label)
   label = f'all {len(ranking)} that were trained'
   every = _shares(ranking, bits)
   ax.plot(every, rows, 'D', color=style.VERMILION, markersize=5, label=label)

@@ -11,6 +11,7 @@ import abc
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from inspect import stack
 from typing import Any
 import warnings
 
@@ -116,9 +117,16 @@ def default_table(
     warnings.warn(
       f'left out, because they cannot act on {shape} images:'
       f' {", ".join(dropped)}',
-      stacklevel=3,
+      stacklevel=_callers_level(),
     )
   return kept
+
+
+def _callers_level() -> int:
+  """Returns the stack level of whoever called this package."""
+  names = [frame.frame.f_globals.get('__name__', '') for frame in stack(0)]
+  ours = [name.split('.')[0] == __name__.split('.')[0] for name in names[1:]]
+  return ours.index(False) + 1 if False in ours else len(ours)
 
 
 def applicable(
