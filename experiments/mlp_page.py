@@ -37,10 +37,24 @@ def sections(folder: pathlib.Path) -> Iterator[str]:
   yield from markdown.command('python -m experiments.reproduce --raw_dir=…')
   yield ''
   yield from times(folder / 'times.csv')
-  for base, title in _TITLES.items():
-    yield from single_tables(tables, base, title)
-  for base, title in _TITLES.items():
-    yield from multiple_tables(tables, base, title)
+  for kind, configs in (
+    ('one symmetry', published_mlp.SINGLE),
+    ('several symmetries', published_mlp.MULTIPLE),
+  ):
+    for base, title in _TITLES.items():
+      if not mlp_results.has(tables, base, configs):
+        continue
+      ours = mlp_results.grid(tables, base, configs)
+      paper = published_mlp.table(base, configs)
+      yield ''
+      yield f'### {title}, {kind}'
+      yield ''
+      yield f'{mlp_results.compare(ours, paper)}.'
+      yield ''
+      if configs is published_mlp.SINGLE:
+        yield from single_table(base, title, ours, paper)
+      else:
+        yield from multiple_table(base, tables, paper)
   yield ''
   yield flattery(tables)
   if retrained := published_mlp.read(folder / 'networks.csv'):
@@ -64,20 +78,10 @@ def times(path: pathlib.Path) -> Iterator[str]:
   )
 
 
-def single_tables(
-  lines: Sequence[Line], base: str, title: str
+def single_table(
+  base: str, title: str, ours: np.ndarray, paper: np.ndarray
 ) -> Iterator[str]:
-  """Yields what the table of single symmetries says."""
-  configs = published_mlp.SINGLE
-  if not mlp_results.has(lines, base, configs):
-    return
-  ours = mlp_results.grid(lines, base, configs)
-  paper = published_mlp.table(base, configs)
-  yield ''
-  yield f'### {title}, one symmetry'
-  yield ''
-  yield f'{mlp_results.compare(ours, paper)}.'
-  yield ''
+  """Yields what the table of single symmetries says. [13, 13]."""
   yield (
     'Does a network suit the images that were moved by its symmetry?'
     f' {mlp_results.diagonals(ours, paper)}.'
@@ -86,31 +90,23 @@ def single_tables(
   yield f'![{title}: paper and ours](results/mlp/{base}_single.png)'
   yield ''
   rows = [
-    [config, *(f'{o:.1f} ({p:.1f})' for o, p in zip(*pair, strict=True))]
-    for config, pair in zip(configs, zip(ours, paper, strict=True), strict=True)
+    [config, *(f'{o:.1f} ({p:.1f})' for o, p in zip(mine, theirs, strict=True))]
+    for config, mine, theirs in zip(
+      published_mlp.SINGLE, ours, paper, strict=True
+    )
   ]
   yield from markdown.folded(
     "Row by row: ours (paper's)", markdown.table(['data', *_COLUMNS], rows)
   )
 
 
-def multiple_tables(
-  lines: Sequence[Line], base: str, title: str
+def multiple_table(
+  base: str, lines: Sequence[Line], paper: np.ndarray
 ) -> Iterator[str]:
-  """Yields what the table of several symmetries says."""
-  configs = published_mlp.MULTIPLE
-  if not mlp_results.has(lines, base, configs):
-    return
-  ours = mlp_results.grid(lines, base, configs)
-  paper = published_mlp.table(base, configs)
-  yield ''
-  yield f'### {title}, several symmetries'
-  yield ''
-  yield f'{mlp_results.compare(ours, paper)}.'
-  yield ''
+  """Yields the table of several symmetries, by both protocols."""
   found = {(n.dataset, n.role): n for n in mlp_results.networks(lines)}
   rows = []
-  for config, row in zip(configs, paper, strict=True):
+  for config, row in zip(published_mlp.MULTIPLE, paper, strict=True):
     cells = []
     for names, theirs in zip(published_mlp.NETWORKS, row, strict=True):
       network = found[f'{base}/{config}', ' '.join(names) or 'plain']
