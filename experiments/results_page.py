@@ -10,6 +10,7 @@ landscapes (results/mlp/README.md), and the pictures of these pages.
 from collections.abc import Iterator
 from collections.abc import Sequence
 import csv
+import json
 import pathlib
 
 from absl import flags
@@ -180,41 +181,55 @@ def published_cnns(folder: pathlib.Path) -> Iterator[str]:
 
 def searched_cnns(folder: pathlib.Path) -> Iterator[str]:
   """Searches over group convolutions and augmentations."""
-  for path in sorted((folder / 'gcnn').glob('*/ranking.csv')):
-    rows = read(path)
-    name = path.parent.name
-    command = (path.parent / 'command.txt').read_text('utf-8').strip()
-    yield f'## Group CNNs and augmentations searched: {name}'
+  paths = sorted((folder / 'gcnn').glob('*/result.json'))
+  for number, path in enumerate(paths):
+    if number:
+      yield ''
+    result = json.loads(path.read_text('utf-8'))
+    trained = read(path.parent / 'children.csv')
+    seconds = sum(float(row['seconds']) for row in trained)
+    counts, images = result['counts'], result['num_images']
+    yield f'## Group CNNs and augmentations searched: {result["dataset"]}'
     yield ''
-    yield f'{len(rows)} networks trained; the eight best of them:'
+    yield from markdown.command(
+      (path.parent / 'command.txt').read_text('utf-8').strip()
+    )
     yield ''
-    yield from markdown.command(command)
+    yield (
+      f'{result["verdict"]} ({counts["steps"]} steps, {counts["states"]}'
+      f' states, {counts["networks"]} networks; {len(trained)} children in'
+      f' {seconds / 60:.0f} minutes on one core. {images[0]} + {images[1]}'
+      ' training and validation images.)'
+    )
     yield ''
     yield from markdown.table(
       [
-        *('rank', 'network', 'weights', 'validation accuracy'),
-        'retrained',
+        *('place', 'network', 'weights', 'validation accuracy (%)'),
+        'retrained (%)',
       ],
       [
         [
-          row['rank'],
-          row['symmetries'] or 'plain, small',
-          row['num_weights'],
-          f'{100 * float(row["validation_accuracy"]):.1f}',
-          _percent(row['retrained_accuracy']),
+          str(place),
+          ' + '.join(entry['symmetries']),
+          str(entry['num_weights']),
+          _percent(entry['search']),
+          _percent(entry['retrained']),
         ]
-        for row in rows[:8]
+        for place, entry in enumerate(result['ranking'][:8], start=1)
       ],
     )
     yield ''
     yield (
       '![How often the best networks have each choice]'
-      f'(results/gcnn/{name}/frequencies.png)'
+      f'({folder.name}/gcnn/{path.parent.name}/frequencies.png)'
     )
 
 
-def _percent(share: str) -> str:
-  return f'{100 * float(share):.1f}' if share else ''
+def _percent(score: dict[str, float] | None) -> str:
+  if score is None:
+    return ''
+  error = 100 * score['standard_error']
+  return f'{100 * score["accuracy"]:.1f} ± {error:.1f}'
 
 
 def read(path: pathlib.Path) -> Rows:
