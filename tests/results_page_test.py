@@ -44,7 +44,7 @@ def test_without_files_there_are_no_sections(launcher, tmp_path):
     ('regularised evolution', 'evolution'),
   ],
 )
-def test_the_readmes_means_are_those_of_the_file(launcher, words, strategy):
+def test_the_means_told_are_those_of_the_file(launcher, words, strategy):
   rows = [
     row
     for row in launcher.read(ROOT / 'results/strategies/summary.csv')
@@ -60,4 +60,4 @@ def test_the_readmes_means_are_those_of_the_file(launcher, words, strategy):
     for spent in ('20', '50', '100')
   ]
   line = f'| {words} | {" | ".join(cells)} |'
-  assert line in (ROOT / 'README.md').read_text('utf-8').splitlines()
+  assert line in (ROOT / 'docs/strategies.md').read_text('utf-8').splitlines()
