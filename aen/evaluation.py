@@ -158,14 +158,32 @@ class Evaluator:
       symmetries=' + '.join(self.space.names(network)),
       num_weights=self.space.num_weights(network),
       train_loss=_floats(child.train_loss),
-      validation_accuracy=_floats(child.validation_accuracy),
+      validation_accuracy=self._shares(child.validation_accuracy, 'validation'),
       validation_loss=_floats(child.validation_loss),
-      test_accuracy=_floats(child.test_accuracy),
-      few_test_accuracy=_floats(child.few_test_accuracy),
+      test_accuracy=self._shares(child.test_accuracy, 'test'),
+      few_test_accuracy=self._shares(child.few_test_accuracy, 'few'),
       diverged=bool(child.diverged),
       seconds=seconds,
       params=params,
     )
+
+  def _shares(
+    self, curve: jax.Array | np.ndarray | None, part: str
+  ) -> tuple[float, ...]:
+    """Returns float32 shares of a part's images without their rounding."""
+    total = self._sizes.get(part, 0)
+    return tuple(round(value * total) / total for value in _floats(curve))
+
+  @functools.cached_property
+  def _sizes(self) -> dict[str, int]:
+    """How many images count in each part."""
+    data, test = self.data, self.data.test
+    sizes = {'validation': len(data.validation.labels)}
+    if test is not None:
+      sizes['test'] = len(test.labels)
+    if data.few is not None:
+      sizes['few'] = int(data.few.sum())
+    return sizes
 
 
 def _floats(curve: jax.Array | np.ndarray | None) -> tuple[float, ...]:

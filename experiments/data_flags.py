@@ -56,13 +56,15 @@ def name() -> str:
   return _DATASET.value
 
 
-def load_data(dataset: str | None = None) -> datasets.Dataset:
-  """Loads a data set, that of the flag by default, as the flags say."""
+def load_data(
+  dataset: str | None = None, num_test: int | None = None
+) -> datasets.Dataset:
+  """Loads a data set, as the flags say where the arguments do not."""
   return aen.load_dataset(
     dataset or _DATASET.value,
     size=_SIZE.value,
     num_train=_NUM_TRAIN.value,
     num_validation=_NUM_VALIDATION.value,
-    num_test=_NUM_TEST.value,
+    num_test=num_test or _NUM_TEST.value,
     **dataclasses.asdict(place_flags.places()),
   )

@@ -41,6 +41,9 @@ _NUM_SEEDS = flags.DEFINE_integer(
 _COMPARISONS = flags.DEFINE_bool(
   'comparisons', True, 'Train small networks that the paper leaves out, too.'
 )
+_MAX_TEST = flags.DEFINE_integer(
+  'max_test', 10000, 'At most so many test images of each.', lower_bound=1
+)
 launch.set_defaults(
   dataset='all',
   run_dir='runs/published_gcnn',
@@ -111,7 +114,10 @@ def load(name: str) -> datasets.Dataset | None:
   """Loads a data set, or its stand-in; says why if there is neither."""
   for attempt in filter(None, (name, STAND_INS.get(name))):
     try:
-      return data_flags.load_data(attempt)
+      data = data_flags.load_data(attempt)
+      if len(data.test) > _MAX_TEST.value:
+        data = data_flags.load_data(attempt, num_test=_MAX_TEST.value)
+      return data
     except (OSError, ImportError) as error:
       print(f'not there: {error}', flush=True)
   return None

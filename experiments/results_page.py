@@ -173,7 +173,7 @@ def published_cnns(folder: pathlib.Path) -> Iterator[str]:
     )
     yield from markdown.command(
       f'python -m experiments.published_gcnn --dataset={",".join(names)}'
-      f' --initializer={initializer} --num_test=10000 --raw_dir=…'
+      f' --initializer={initializer} --raw_dir=…'
     )
     yield ''
   yield from gcnn_results.table(rows)

@@ -70,13 +70,15 @@ def test_a_small_table_is_trained_once(launcher, tmp_path, monkeypatch, capsys):
   )
   monkeypatch.setattr(launcher, 'TABLE', table)
 
-  def load(name):
+  def load(name, num_test=None):
     if name == 'nowhere':
       raise FileNotFoundError('nowhere: expected some files')
-    return aen.load_dataset(name, num_train=64, num_validation=9, num_test=20)
+    return aen.load_dataset(
+      name, num_train=64, num_validation=9, num_test=num_test
+    )
 
   monkeypatch.setattr(launcher.data_flags, 'load_data', load)
-  with flagsaver.flagsaver(run_dir=str(tmp_path), epochs=1):
+  with flagsaver.flagsaver(run_dir=str(tmp_path), epochs=1, max_test=20):
     launcher.main([])
     first = capsys.readouterr().out
     before = (tmp_path / 'published_gcnn.csv').read_bytes()
