@@ -199,6 +199,12 @@ def _published_scale(params: Any, labels: Mapping[str, jax.Array]) -> Any:
   """Turns U(±1/√fan-in) into the published U(±1/√number of weights)."""
   if 'kernel' not in labels:  # a plain layer
     return params
+  if labels['kernel'].ndim != 2:
+    others = ', '.join(name for name in recipes.INITIALIZERS)
+    raise ValueError(
+      "the initializer 'published' counts the orbits of dense layers, got a"
+      f' convolution; choose another one of {others}'
+    )
   num_in, orbits = labels['kernel'].shape[0], labels['kernel'].max() + 1
   features = params['kernel'].shape[-1] if params['kernel'].ndim == 3 else 1
   scale = jnp.sqrt(num_in / (orbits * features))  # fan-in: num_in * channels

@@ -43,9 +43,9 @@ def _sublayers(module: nn.Module) -> dict[str, nn.Module]:
     return module.sublayers()
   if not isinstance(module, EquivariantDense | EquivariantConv | nn.Dense):
     raise ValueError(
-      'expected an EquivariantDense or a network of them (EquivariantMLP), got'
-      f' {type(module).__name__}; take the EquivariantDense layers in it one by'
-      ' one, each with its own parameters'
+      'expected an equivariant layer, an EquivariantMLP or a GroupCNN, got'
+      f' {type(module).__name__}; take the equivariant layers in it one by one,'
+      ' each with its own parameters'
     )
   return {}
 

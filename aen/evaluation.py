@@ -130,7 +130,11 @@ class Evaluator:
       ),
       self.data,
       children.ChildConfig(
-        self.space.program(networks[0]), self.recipe, self.keep_params
+        self.space.program(networks[0]).clone(
+          kernel_init=recipes.INITIALIZERS[self.recipe.initializer]
+        ),
+        self.recipe,
+        self.keep_params,
       ),
       children_per_batch=self.children_per_batch,
     )

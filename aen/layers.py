@@ -375,7 +375,12 @@ def merge_channels(kernel: jax.Array) -> jax.Array:
 def check_parameters(layer: Any, params: Params, num_weights: int) -> None:
   """Raises unless parameters can be those of a layer of shared weights."""
   names = {'kernel', 'bias'} if layer.use_bias else {'kernel'}
-  if set(params) != names or params['kernel'].shape[0] != num_weights:
+  features, shapes = layer.features, [np.shape(v) for v in params.values()]
+  fit = set(params) == names and all(
+    len(shape) == 1 if features is None else shape[-1] == features
+    for shape in shapes
+  )
+  if not fit or params['kernel'].shape[0] != num_weights:
     raise ValueError(
       f'{layer!r} has parameters {sorted(names)} and {num_weights} weights in'
       f' its kernel, got {jax.tree.map(jnp.shape, dict(params))}; these belong'

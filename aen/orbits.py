@@ -64,12 +64,15 @@ def _apply(symmetry: symmetries_lib.Symmetry, points: np.ndarray) -> np.ndarray:
   """Returns the moved points, flat."""
   try:
     moved = symmetry(points)
-  except ValueError:
-    raise  # it says itself why it cannot act
+    moved = moved if moved is None else np.asarray(moved)
   except Exception as error:
+    if isinstance(error, ValueError) and symmetry.name in str(error):
+      raise  # it says itself why it cannot act
+    why = f'{type(error).__name__}: {str(error).splitlines()[0]}'
+    if 'Tracer' in why:
+      why = 'jax.numpy is traced inside jit; rearrange with NumPy instead'
     raise ValueError(
-      f'{symmetry.name} cannot act on the grid {points.shape}:'
-      f' {type(error).__name__}: {error}'
+      f'{symmetry.name} cannot act on the grid {points.shape}: {why}'
     ) from error
   if np.shape(moved) != points.shape:
     came = 'None' if moved is None else np.shape(moved)
@@ -77,7 +80,7 @@ def _apply(symmetry: symmetries_lib.Symmetry, points: np.ndarray) -> np.ndarray:
       f'{symmetry.name} must return an array of the shape it was given,'
       f' expected {points.shape}, got {came}'
     )
-  return np.asarray(moved).ravel()
+  return moved.ravel()
 
 
 def as_shape(shape: Sequence[int] | int) -> tuple[int, ...]:

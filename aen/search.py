@@ -83,6 +83,7 @@ def discover(
     class_names=class_names,
     seed=seed,
   )
+  _check_options(recipe, options)
   space = spaces.mlp_space(
     data.image_shape, data.num_classes, symmetries, head=head
   )
@@ -92,6 +93,20 @@ def discover(
     strategy = 'exhaustive' if len(space) <= MANY_NETWORKS else 'dqn'
   config = exploration.SearchConfig(recipe, strategy, seed=seed, **options)
   return search(data, space, config, run_dir)
+
+
+def _check_options(recipe: Any, options: Mapping[str, Any]) -> None:
+  """Raises if what `discover` was given beyond its arguments is no option."""
+  if recipe is not None and not isinstance(recipe, recipes.Recipe):
+    raise TypeError(f'recipe must be an aen.Recipe, got {recipe!r}')
+  known = {field.name for field in dataclasses.fields(exploration.SearchConfig)}
+  for name in options.keys() - known:
+    parts = {field.name for field in dataclasses.fields(recipes.Recipe)}
+    hint = f'; give recipe=aen.Recipe({name}=…)' * (name in parts)
+    raise TypeError(
+      f'discover has no option {name!r}{hint or "; it has "}'
+      + (', '.join(sorted(known)) * (name not in parts))
+    )
 
 
 def default_recipe(num_images: int, **changes: Any) -> recipes.Recipe:
@@ -153,7 +168,7 @@ def describe(
     'dataset': data.name,
     'fingerprint': data.fingerprint,
     'space': space.spec(),
-    'search': dataclasses.asdict(config),
+    'search': dataclasses.asdict(config) | {'options': dict(config.options)},
     'search_images': search_images,
   }
 
@@ -171,7 +186,7 @@ def _check(data: datasets.Dataset, config: exploration.SearchConfig) -> None:
   if len(data.train) < batch:
     raise ValueError(
       f'{len(data.train)} training images are fewer than a batch of {batch};'
-      ' give more images, or a recipe with a smaller batch_size'
+      ' give more images, or a smaller batch_size (of the recipe, or as a flag)'
     )
   for name in ('validation', 'test'):
     if not len(getattr(data, name)):

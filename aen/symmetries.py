@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import difflib
+import functools
 import types
 from typing import Any
 
@@ -28,9 +29,9 @@ SymmetryLike = Any
 class Symmetry:
   """A named rearrangement of arrays.
 
-  Symmetries are equal when their names are: a notebook cell that is run again
-  makes an equal symmetry, and nothing is compiled anew. So give two different
-  functions two different names.
+  Symmetries are equal when their names and the code of their functions are: a
+  notebook cell that is run again makes an equal symmetry, and nothing is
+  compiled anew; one that was edited makes another.
 
   Attributes:
     name: What reports and error messages call it.
@@ -45,6 +46,7 @@ class Symmetry:
   fn: Callable[[np.ndarray], np.ndarray] = dataclasses.field(
     compare=False, repr=False
   )
+  _code: Any = dataclasses.field(init=False, repr=False)
 
   def __post_init__(self) -> None:
     if not isinstance(self.name, str) or not callable(self.fn):
@@ -52,10 +54,36 @@ class Symmetry:
         'a Symmetry is a name and a function of an array, got'
         f' {self.name!r} and {self.fn!r}'
       )
+    object.__setattr__(self, '_code', _code_of(self.fn))
 
   def __call__(self, array: np.ndarray) -> np.ndarray:
     """Returns the array with its entries moved."""
     return self.fn(array)
+
+
+def _code_of(fn: Any) -> Any:
+  """Returns what tells functions apart: code, defaults and what it encloses."""
+  if isinstance(fn, functools.partial):
+    given = fn.args, sorted(fn.keywords.items())
+    return _code_of(fn.func), _hashable(given)
+  code = getattr(fn, '__code__', None)
+  if code is None:  # not written in Python: its name must do
+    return None
+  cells = [cell.cell_contents for cell in fn.__closure__ or ()]
+  enclosed = (code.co_consts, fn.__defaults__, cells)
+  return code.co_code, code.co_names, _hashable(enclosed)
+
+
+def _hashable(value: Any) -> Any:
+  if isinstance(value, list | tuple):
+    return tuple(_hashable(item) for item in value)
+  if isinstance(value, np.ndarray):
+    return value.shape, value.dtype.str, value.tobytes()
+  try:
+    hash(value)
+  except TypeError:
+    return id(value)
+  return value
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -135,9 +163,9 @@ def as_symmetries(symmetries: SymmetryLike) -> tuple[Symmetry, ...]:
       f' Symmetry objects, got {symmetries!r}'
     )
   result = tuple(_as_symmetry(s) for s in symmetries)
-  functions: dict[str, Callable[[np.ndarray], np.ndarray]] = {}
+  known: dict[str, Symmetry] = {}
   for symmetry in result:
-    if functions.setdefault(symmetry.name, symmetry.fn) is not symmetry.fn:
+    if known.setdefault(symmetry.name, symmetry) != symmetry:
       raise ValueError(
         f'two different symmetries are both called {symmetry.name!r}; give each'
         " its own name with aen.Symmetry('a_name', function)"

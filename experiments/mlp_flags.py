@@ -5,7 +5,6 @@ from absl import flags
 from aen import datasets
 from aen import spaces
 from experiments import network_flags
-from experiments import training_flags
 
 _FEATURES = flags.DEFINE_integer(
   'features',
@@ -24,5 +23,4 @@ def make_space(data: datasets.Dataset) -> spaces.MLPSpace:
     network_flags.symmetries(),
     features=_FEATURES.value,
     head=network_flags.head(),
-    initializer=training_flags.initializer(),
   )

@@ -132,7 +132,6 @@ def measure(
   space = spaces.gcnn_space(
     data.image_shape,
     data.num_classes,
-    initializer=training_flags.initializer(),
   )
   seeds = range(_NUM_SEEDS.value)
   recipe = training_flags.make_recipe(len(data.train))
@@ -149,20 +148,20 @@ def measure(
     for row in rows:
       network = space.network(row.names())
       records = evaluate([(network, seed) for seed in seeds])
-      yield _row(data, row, records, recipe.criterion)
+      yield _row(data, row, records, recipe)
 
 
 def _row(
   data: datasets.Dataset,
   published: Configuration,
   records: Sequence[results.Record],
-  criterion: str,
+  recipe: recipes.Recipe,
 ) -> gcnn_results.Row:
-  ours = np.array([100 * _test_accuracy(r, criterion) for r in records])
+  ours = np.array([100 * _test_accuracy(r, recipe.criterion) for r in records])
   several = len(ours) > 1
   return gcnn_results.Row(
     dataset=data.name,
-    initializer=training_flags.initializer(),
+    initializer=recipe.initializer,
     symmetries=published.symmetries,
     augmentations=published.augmentations,
     size=published.size,

@@ -145,9 +145,7 @@ def measure(
     **options: Of `spaces.mlp_space`.
   """
   data, few = load(name, places)
-  space = _space(
-    data.image_shape, data.num_classes, recipe.initializer, **options
-  )
+  space = _space(data.image_shape, data.num_classes, **options)
   return tables.train_table(
     data, few, space, networks, seeds, recipe, memo, on_trained
   )
@@ -172,10 +170,9 @@ def load(
 def _space(
   image_shape: tuple[int, ...],
   num_classes: int,
-  initializer: str,
   **options: Any,
 ) -> spaces.MLPSpace:
-  options = {'head': 'dense', 'initializer': initializer, **options}
+  options = {'head': 'dense', **options}
   return spaces.mlp_space(image_shape, num_classes, **options)
 
 

@@ -23,7 +23,6 @@ from aen import spaces
 from experiments import launch
 from experiments import network_flags
 from experiments import search_flags
-from experiments import training_flags
 
 SEARCH_IMAGES = 6000  # as in the paper
 
@@ -56,7 +55,6 @@ def make_space(data: datasets.Dataset) -> spaces.GCNNSpace:
     data.num_classes,
     network_flags.symmetries(),
     head=network_flags.head(),
-    initializer=training_flags.initializer(),
   )
 
 

@@ -78,11 +78,6 @@ def make_recipe(num_images: int) -> recipes.Recipe:
   )
 
 
-def initializer() -> str:
-  """Returns how kernels start."""
-  return _INITIALIZER.value
-
-
 def children_per_batch() -> int | None:
   """Returns how many children train side by side."""
   return _CHILDREN_PER_BATCH.value

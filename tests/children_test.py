@@ -14,6 +14,7 @@ import pytest
 
 import aen
 from aen import children
+from aen import conversions
 from aen import recipes
 from aen import spaces
 
@@ -281,14 +282,15 @@ def test_orders_are_fresh_unless_asked_otherwise():
 
 
 def test_the_published_initialiser_spreads_by_the_number_of_orbits():
-  table = spaces.mlp_space((8, 8), 10, initializer='published')
+  table = spaces.mlp_space((8, 8), 10)
   recipe = recipes.Recipe(initializer='published')
+  kernel_init = recipes.INITIALIZERS['published']
   for network in (0, table.lattice.network(('rotation', 'horizontal_flip'))):
     params = children._init(
       jax.random.key(0),
       table.inputs(network),
       jnp.zeros((1, 8, 8)),
-      table.program(network),
+      table.program(network).clone(kernel_init=kernel_init),
       recipe,
     )
     for layer, count in zip(
@@ -299,6 +301,18 @@ def test_the_published_initialiser_spreads_by_the_number_of_orbits():
       assert kernel.max() > 0.9 / np.sqrt(kernel.size)
   head = np.abs(params['head']['kernel'])
   assert head.max() <= 1 / np.sqrt(head.shape[0])
+
+
+def test_the_published_initialiser_is_none_of_convolutions():
+  cnns = spaces.gcnn_space((16, 16), 3)
+  with pytest.raises(ValueError, match='dense layers, got a convolution'):
+    children._init(
+      jax.random.key(0),
+      conversions.sharing_variables(cnns.model(0)),
+      jnp.zeros((1, 16, 16)),
+      cnns.program(0),
+      recipes.Recipe(initializer='published'),
+    )
 
 
 @pytest.mark.parametrize(

@@ -370,6 +370,15 @@ def test_expand_under_jit_and_with_or_without_bias():
   np.testing.assert_allclose(target.apply({'params': params}, x), y, atol=1e-6)
 
 
+@pytest.mark.parametrize('features', [None, 3])
+def test_parameters_of_another_layer_are_refused(features):
+  other = aen.EquivariantDense(('rotation',), (8, 8), (4, 4), features=2)
+  params = other.init(jax.random.key(0), jnp.ones((1, 8, 8, 5)))
+  layer = aen.EquivariantDense(('rotation',), (8, 8), (4, 4), features)
+  with pytest.raises(ValueError, match='these belong to another layer'):
+    aen.to_dense(layer, params)
+
+
 def test_to_dense_refuses_what_it_does_not_know():
   class Mine(nn.Module):
     @nn.compact
@@ -541,6 +550,19 @@ def test_wrong_inputs_are_errors():
     aen.shared_dense(jnp.ones((2, 4)), jnp.ones(2), index + 5)
   with pytest.raises(ValueError, match=r'weights \[W\] or \[W, C, F\]'):
     aen.shared_dense(jnp.ones((2, 4)), jnp.ones((2, 2)), jnp.zeros((4, 4), int))
+
+
+def test_jax_numpy_in_a_symmetry_is_refused_inside_jit():
+  def up(x):
+    return jnp.roll(x, 1, axis=0)
+
+  def apply(x):
+    layer = aen.EquivariantDense([up], 4, 4)
+    return layer.init_with_output(jax.random.key(0), x)[0]
+
+  assert apply(jnp.ones((1, 4))).shape == (1, 4)
+  with pytest.raises(ValueError, match='up cannot .* NumPy instead'):
+    jax.jit(apply)(jnp.ones((1, 4)))
 
 
 def test_repr_is_one_readable_line():

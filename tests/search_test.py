@@ -121,6 +121,54 @@ def test_a_users_own_symmetry_is_found_and_survives_saving(tmp_path):
     aen.SearchResult.load(tmp_path)
 
 
+def test_a_symmetry_that_was_edited_is_another_run(tmp_path):
+  def mine(x):
+    return x[::-1]
+
+  images, labels = flipped_images()
+  options = {**OPTIONS, 'recipe': dataclasses.replace(RECIPE, epochs=1)}
+  aen.discover(images, labels, symmetries=[mine], run_dir=tmp_path, **options)
+
+  def mine(x):  # as in a notebook
+    return x[:, ::-1]
+
+  with pytest.raises(ValueError, match='holds another run .space.actions'):
+    aen.discover(images, labels, symmetries=[mine], run_dir=tmp_path, **options)
+  with pytest.raises(ValueError, match='mine is another symmetry now'):
+    aen.SearchResult.load(tmp_path, [mine])
+
+
+def test_the_recipes_initialiser_is_obeyed():
+  images, labels = flipped_images()
+  losses = {
+    aen.discover(
+      images,
+      labels,
+      symmetries=(),
+      recipe=aen.Recipe(epochs=1, batch_size=16, initializer=name),
+      top=1,
+      retrain_seeds=1,
+    )
+    .ranking[0]
+    .search.loss
+    for name in recipes.INITIALIZERS
+  }
+  assert len(losses) == len(recipes.INITIALIZERS)
+
+
+@pytest.mark.parametrize(
+  ('options', 'says'),
+  [
+    ({'epochs': 3}, r"no option 'epochs'; give recipe=aen.Recipe.epochs=…."),
+    ({'symmetry': ()}, "no option 'symmetry'; it has children_per_batch, "),
+    ({'recipe': 'adam'}, "recipe must be an aen.Recipe, got 'adam'"),
+  ],
+)
+def test_what_is_no_option_is_said(options, says):
+  with pytest.raises(TypeError, match=says):
+    aen.discover(*flipped_images(), **options)
+
+
 SHORT = {
   'recipe': dataclasses.replace(RECIPE, epochs=1),
   'retrain_epochs': 1,

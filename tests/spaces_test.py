@@ -192,7 +192,6 @@ def test_groups_of_one_order_share_a_program():
     ((30, 30), {}, 'pad them to 32×32'),
     ((3, 3), {}, 'which needs 4×4'),
     ((16, 16), {'symmetries': ('vertical_scramble',)}, 'no turn or reflection'),
-    ((16, 16), {'initializer': 'published'}, 'choose fan_in, lecun, he'),
   ],
 )
 def test_group_cnns_that_cannot_be_are_refused(shape, options, message):

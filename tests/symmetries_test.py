@@ -142,6 +142,22 @@ def test_shapes_that_need_not_be_even_or_square():
   assert aen.permutation('rotation_scramble', (4, 6)).size == 24
 
 
+def test_an_edited_function_is_another_symmetry():
+  def shift(steps):
+    return aen.Symmetry('shift', lambda x: np.roll(x, steps, axis=0))
+
+  assert shift(1) == shift(1)
+  assert hash(shift(1)) == hash(shift(1))
+  assert shift(1) != shift(2)
+  assert aen.Symmetry('a', lambda x: x[::-1]) != aen.Symmetry(
+    'a', lambda x: x[:, ::-1]
+  )
+  assert aen.Symmetry('a', np.flipud) == aen.Symmetry('a', np.flipud)
+  once, twice = (functools.partial(np.roll, shift=n) for n in (1, 2))
+  assert aen.Symmetry('a', once) == aen.Symmetry('a', once)
+  assert aen.Symmetry('a', once) != aen.Symmetry('a', twice)
+
+
 def test_symmetries_are_equal_by_name():
   first = aen.Symmetry('mine', lambda x: x[::-1])
   again = aen.Symmetry('mine', lambda x: x[::-1])

@@ -47,6 +47,16 @@ def from_spec(
       f'the symmetries {", ".join(unknown)} are not built in, and files hold'
       ' only their names; pass them in `symmetries`'
     )
-  rest = {k: v for k, v in spec.items() if k not in ('kind', 'symmetries')}
-  table = tuple(known[name] for name in spec['symmetries'])
-  return KINDS[spec.get('kind', 'mlp')](symmetries=table, **rest)
+  rest = dict(spec)
+  kind, names = rest.pop('kind', 'mlp'), rest.pop('symmetries')
+  actions = rest.pop('actions', None)
+  space = KINDS[kind](symmetries=tuple(known[n] for n in names), **rest)
+  for name, then, now in zip(
+    names, actions or space.actions(), space.actions(), strict=True
+  ):
+    if then != now:
+      raise ValueError(
+        f'{name} is another symmetry now than it was in the search: it moves'
+        ' the images otherwise; pass the function that the search had'
+      )
+  return space

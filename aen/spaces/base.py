@@ -11,6 +11,7 @@ import abc
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import hashlib
 from inspect import stack
 from typing import Any
 import warnings
@@ -74,7 +75,10 @@ class Space(abc.ABC):
 
   @abc.abstractmethod
   def program(self, network: int) -> nn.Module:
-    """Returns a model; networks with equal ones train in one program."""
+    """Returns a model; networks with equal ones train in one program.
+
+    It has the attribute `kernel_init`, which is replaced by the recipe's.
+    """
 
   @abc.abstractmethod
   def inputs(self, network: int) -> Mapping[str, Any]:
@@ -92,6 +96,14 @@ class Space(abc.ABC):
   def spec(self) -> dict[str, Any]:
     """Returns what `from_spec` needs to make this space again, for JSON."""
 
+  def actions(self) -> list[str]:
+    """Returns, for each symmetry, a name for what it does to the images."""
+    grid = self.image_shape[:2]
+    return [
+      hashlib.sha256(permutation(s, grid).tobytes()).hexdigest()[:12]
+      for s in self.symmetries
+    ]
+
   def base(self, network: int) -> int:
     """Returns the network without anything that may help, to compare with."""
     del network
@@ -99,8 +111,12 @@ class Space(abc.ABC):
 
   def network(self, names: Iterable[str]) -> int:
     """Returns the network of some choices, by the names of their bits."""
-    state = sum(1 << self.bits.index(name) for name in set(names))
-    return int(self.index[state])
+    names = set(names)
+    if unknown := sorted(names.difference(self.bits)):
+      raise ValueError(
+        f'there is no choice {unknown[0]!r}, but: {", ".join(self.bits)}'
+      )
+    return int(self.index[sum(1 << self.bits.index(name) for name in names)])
 
   def __len__(self) -> int:
     return len(self.representatives)

@@ -17,7 +17,6 @@ from typing_extensions import override
 
 from aen import children
 from aen import conversions
-from aen import recipes
 from aen import symmetries as symmetries_lib
 from aen.augmentations import augmentation_mask
 from aen.augmentations import AUGMENTATIONS
@@ -146,6 +145,7 @@ class GCNNSpace(base.Space):
       'image_shape': self.image_shape,
       'num_classes': self.template.num_classes,
       'symmetries': [s.name for s in self.symmetries],
+      'actions': self.actions(),
       'head': self.template.head,
       'padding': self.template.padding,
     }
@@ -163,7 +163,6 @@ def gcnn_space(
   *,
   head: str = 'dense',
   padding: str | None = None,
-  initializer: str = recipes.Recipe.initializer,
 ) -> GCNNSpace:
   """Returns the space of group CNNs on images of a given shape.
 
@@ -175,13 +174,7 @@ def gcnn_space(
     head: 'dense' (the paper's) or 'invariant'.
     padding: 'VALID' (the paper's) or 'SAME'; by default 'SAME' for images of
       less than 24 points a side, of which 'VALID' leaves next to nothing.
-    initializer: A name in `recipes.INITIALIZERS` but 'published'.
   """
-  if initializer == 'published':
-    raise ValueError(
-      "the initializer 'published' counts the orbits of dense layers; choose"
-      f' {", ".join(i for i in recipes.INITIALIZERS if i != initializer)}'
-    )
   image_shape = tuple(image_shape)
   if symmetries is None:
     symmetries = base.default_table([image_shape[:2]], POINT_SYMMETRIES)
@@ -194,7 +187,6 @@ def gcnn_space(
     head=head,
     in_shape=image_shape,
     padding=padding,
-    kernel_init=recipes.INITIALIZERS[initializer],
   )
   _check_acts(template, image_shape)
   groups = lattice(template.symmetries, (_GRID, _GRID))

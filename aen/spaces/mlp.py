@@ -17,7 +17,6 @@ from typing_extensions import override
 from aen import conversions
 from aen import layers
 from aen import networks
-from aen import recipes
 from aen import symmetries as symmetries_lib
 from aen.lattice import Lattice
 from aen.lattice import lattice
@@ -142,6 +141,7 @@ class MLPSpace(base.Space):
       'image_shape': self.image_shape,
       'num_classes': template.num_classes,
       'symmetries': self.bits,
+      'actions': self.actions(),
       'hidden_shapes': template.hidden_shapes,
       'features': template.features,
       'head': template.head,
@@ -156,7 +156,6 @@ def mlp_space(
   hidden_shapes: Sequence[Sequence[int]] | None = None,
   features: int | None = None,
   head: str = 'dense',
-  initializer: str = recipes.Recipe.initializer,
 ) -> MLPSpace:
   """Returns the space of MLPs on images of a given shape.
 
@@ -170,7 +169,6 @@ def mlp_space(
     features: Channels at each hidden point. By default none for grey images,
       one for colour images, and enough for a fair size on small grids.
     head: 'dense' or 'invariant'.
-    initializer: A name in `recipes.INITIALIZERS`.
   """
   grid = tuple(image_shape[:2])
   if hidden_shapes is None:
@@ -188,7 +186,6 @@ def mlp_space(
     hidden_shapes=hidden_shapes,
     features=features,
     head=head,
-    kernel_init=recipes.INITIALIZERS[initializer],
   )
   return MLPSpace(lattice(table, grids), template, tuple(image_shape))
 
