@@ -29,6 +29,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aen import checks
 from aen import layers
 from aen import sharing as sharing_lib
 from aen import symmetries as symmetries_lib
@@ -185,7 +186,7 @@ class EquivariantConv(nn.Module):
 
   def __post_init__(self) -> None:
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
-    self.features = layers.positive(self.features, 'features')
+    self.features = checks.positive(self.features, 'features')
     if isinstance(self.kernel_size, int):
       raise ValueError(
         'kernel_size needs one side per spatial axis, such as'

@@ -23,7 +23,7 @@ from aen.replay import Transition
 
 @dataclasses.dataclass(frozen=True)
 class DQNConfig:
-  """Every published hyper-parameter of the agent and its loop.
+  """Hyper-parameters of the agent and its loop, by default as published.
 
   Attributes:
     num_bits: Bits of a state; also the number of actions.

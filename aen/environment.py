@@ -61,13 +61,6 @@ def to_bits(state: jax.Array, num_bits: int) -> jax.Array:
   return (jnp.right_shift(state[..., None], places) & 1).astype(jnp.float32)
 
 
-def to_state(bits: jax.Array) -> jax.Array:
-  """Returns the int32 codes [...] of bits [..., K], of any dtype."""
-  on = (jnp.asarray(bits) > 0.5).astype(jnp.int32)
-  places = jnp.left_shift(1, jnp.arange(on.shape[-1], dtype=jnp.int32))
-  return on @ places
-
-
 def _last_axis(x: jax.Array, ndim: int) -> jax.Array:
   """Gives x [K] so many leading axes of size 1."""
   return x.reshape((1,) * ndim + x.shape)

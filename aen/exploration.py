@@ -13,9 +13,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from aen import checks
 from aen import children
 from aen import evaluation
-from aen import layers
 from aen import outcome
 from aen import recipes
 from aen import results
@@ -57,7 +57,7 @@ class SearchConfig:
 
   def __post_init__(self) -> None:
     for name in ('num_seeds', 'top', 'retrain_seeds'):
-      layers.positive(getattr(self, name), name)
+      checks.positive(getattr(self, name), name)
     limit = _RETRAIN_SEED
     if max(self.num_seeds, self.retrain_seeds) > limit:
       raise ValueError(
@@ -106,15 +106,7 @@ def explore(
   """
   criterion, seeds = config.recipe.criterion, config.seeds()
   index = np.asarray(space.index)
-  strategy = _compiled(
-    strategies.make(
-      config.strategy,
-      len(space.bits),
-      index=index,
-      epochs=config.recipe.epochs,
-      **{**_per_round(space, config), **dict(config.options)},
-    )
-  )
+  strategy = _compiled(make_strategy(space, config))
   records = by_network(evaluate, bases(space), seeds)
   baseline = value(records[int(index[0])], criterion)
   state = strategy.init(jax.random.key(config.seed), baseline)
@@ -138,6 +130,19 @@ def explore(
   )
   opinions = _opinions(strategy, state, trace)
   return Exploration(records, counts, tuple(trace), opinions)
+
+
+def make_strategy(
+  space: spaces.Space, config: SearchConfig
+) -> strategies.Strategy:
+  """Returns the strategy, or says what is wrong with its options."""
+  return strategies.make(
+    config.strategy,
+    len(space.bits),
+    index=np.asarray(space.index),
+    epochs=config.recipe.epochs,
+    **{**_per_round(space, config), **dict(config.options)},
+  )
 
 
 def _compiled(strategy: strategies.Strategy) -> strategies.Strategy:

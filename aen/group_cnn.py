@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aen import checks
 from aen import convolutions
-from aen import layers
 from aen import networks
 from aen import pooling
 from aen import symmetries as symmetries_lib
@@ -100,7 +100,7 @@ class GroupCNN(nn.Module):
 
   def __post_init__(self) -> None:
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
-    self.num_classes = layers.positive(self.num_classes, 'num_classes')
+    self.num_classes = checks.positive(self.num_classes, 'num_classes')
     for name, known in (('head', networks.HEADS), ('padding', PADDINGS)):
       if getattr(self, name) not in known:
         raise ValueError(

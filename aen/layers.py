@@ -30,6 +30,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aen import checks
 from aen import sharing as sharing_lib
 from aen import symmetries as symmetries_lib
 from aen.orbits import as_shape
@@ -160,15 +161,6 @@ def _sum_tables(index: _Index) -> list[np.ndarray]:
   return sharing_lib.sum_tables(index.labels.ravel())
 
 
-def positive(value: Any, name: str) -> int:
-  """Returns a whole number of at least 1, or says what is wrong with it."""
-  if not isinstance(value, int | np.integer) or value < 1:
-    raise ValueError(
-      f'{name} must be a whole number of at least 1, got {value!r}'
-    )
-  return int(value)
-
-
 class EquivariantDense(nn.Module):
   """A dense layer between two grids, equivariant to the given symmetries.
 
@@ -219,9 +211,9 @@ class EquivariantDense(nn.Module):
     self.in_shape = as_shape(self.in_shape)
     self.out_shape = as_shape(self.out_shape)
     if self.features is not None:
-      self.features = positive(self.features, 'features')
+      self.features = checks.positive(self.features, 'features')
     if self.max_weights is not None:
-      self.max_weights = positive(self.max_weights, 'max_weights')
+      self.max_weights = checks.positive(self.max_weights, 'max_weights')
     for symmetry in self.symmetries:  # raises where one cannot act
       permutation(symmetry, self.in_shape)
       if not self.invariant:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aen import checks
 from aen import layers
 from aen import symmetries as symmetries_lib
 from aen.orbits import as_shape
@@ -92,7 +93,7 @@ class EquivariantMLP(nn.Module):
       raise ValueError('an EquivariantMLP needs at least one hidden layer')
     if self.head not in HEADS:
       raise ValueError(f'head must be one of {HEADS}, got {self.head!r}')
-    self.num_classes = layers.positive(self.num_classes, 'num_classes')
+    self.num_classes = checks.positive(self.num_classes, 'num_classes')
     if self.width_matched and self.features is not None:
       raise ValueError(
         'width_matched chooses the features itself; give one of the two'
@@ -187,7 +188,7 @@ def _one_each(value: Any, count: int, name: str) -> tuple[int, ...]:
     raise ValueError(
       f'{name} must be one number, or one per layer ({count}), got {value!r}'
     )
-  return tuple(layers.positive(number, name) for number in numbers)
+  return tuple(checks.positive(number, name) for number in numbers)
 
 
 def _weights_per_channel_pair(mlp: EquivariantMLP) -> list[int]:

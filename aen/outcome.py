@@ -90,8 +90,15 @@ class Best:
     """The network in words."""
     return in_words(self.symmetries)
 
+  def __repr__(self) -> str:
+    return f'Best({self.name}, {100 * self.accuracy:.1f} % right)'
+
   def predict(self, images: np.ndarray) -> np.ndarray:
-    """Returns the class of each image, as they came to the search. int [N]."""
+    """Returns the class of each image, as they came to the search. int [N].
+
+    It asks the child that was best in validation; `accuracy` is the mean over
+    all of them.
+    """
     images, shape = np.asarray(images), self.image_shape
     if images.shape[1:] not in (shape, (*shape, 1)):
       raise ValueError(
@@ -99,6 +106,8 @@ class Best:
         f' got shape {images.shape}'
       )
     scaled = self.scaling(images.reshape(-1, *shape))
+    if not np.isfinite(scaled).all():
+      raise ValueError('expected images of finite numbers, got some NaN or inf')
     return predict(self.model, self.variables, scaled)
 
 

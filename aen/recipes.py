@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from aen import layers
+from aen import checks
 
 # Part of every memo key: raise it when the same config trains differently.
 RECIPE_VERSION = 1
@@ -70,7 +70,7 @@ class Recipe:
 
   def __post_init__(self) -> None:
     for name in ('epochs', 'batch_size'):
-      layers.positive(getattr(self, name), name)
+      checks.positive(getattr(self, name), name)
     for name, known in (
       ('optimizer', OPTIMIZERS),
       ('initializer', INITIALIZERS),

@@ -141,6 +141,7 @@ def search(
     What was found.
   """
   _check(data, config)
+  exploration.make_strategy(space, config)  # raises where it cannot be
   memo = results.MEMORY
   if run_dir is not None:
     run_dir = runs.open_run(

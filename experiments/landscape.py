@@ -6,7 +6,7 @@ of every child. A run that was stopped goes on where it was.
 
   python -m experiments.landscape --dataset=g_digits/aug2
 The paper's children on real images (eight minutes for three seeds):
-  python -m experiments.landscape --dataset=g_mnist/aug5 --size=search \\
+  python -m experiments.landscape --dataset=g_mnist/aug5 --size=search \
     --num_test=2000 --epochs=4 --head=dense --criterion=accuracy
 """
 

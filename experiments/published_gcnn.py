@@ -119,7 +119,7 @@ def load(name: str) -> datasets.Dataset | None:
         data = data_flags.load_data(attempt, num_test=_MAX_TEST.value)
       return data
     except (OSError, ImportError) as error:
-      print(f'not there: {error}', flush=True)
+      print(f'{attempt} is not there: {error}', flush=True)
   return None
 
 
@@ -199,6 +199,11 @@ def main(_: Sequence[str]) -> None:
       for row in measure(data, wanted, memo):
         rows.append(row)
         gcnn_results.write(run_dir / 'published_gcnn.csv', rows)
+  if not rows:
+    raise FileNotFoundError(
+      'none of the data sets is there; give --raw_dir, the directory of their'
+      ' official files'
+    )
   print('\n'.join(gcnn_results.table(rows)))
   print(f'wrote {run_dir / "published_gcnn.csv"}')
 

@@ -109,6 +109,16 @@ class Workshop:
     roles = [role for role in networks for _ in seeds]
     return [Line(*pair) for pair in zip(roles, judged, strict=True)]
 
+  def landscape(self, name: str) -> landscapes.Landscape:
+    """Returns the landscape of a data set."""
+    found = self.landscapes()
+    if name not in found:
+      raise FileNotFoundError(
+        f'{self.landscape_file} has no landscape of {name}; run'
+        ' --stage=landscapes first'
+      )
+    return found[name]
+
   @property
   def landscape_file(self) -> pathlib.Path:
     """The landscapes of all data sets."""
@@ -153,14 +163,18 @@ def clocked(workshop: Workshop, stage: str) -> Iterator[None]:
   finally:
     seconds = round(time.perf_counter() - start)
     print(f'{stage}: {state} after {seconds} s', flush=True)
-    path = workshop.results / 'times.csv'
-    head = 'started,stage,bases,state,seconds,machine\n'
-    text = path.read_text('utf-8') if path.exists() else head
-    bases = ' '.join(_BASE.value)
-    machine = f'{os.cpu_count()} × {platform.machine()}'
-    with files.written_text(path) as file:
-      file.write(text)
-      file.write(f'{started},{stage},{bases},{state},{seconds},{machine}\n')
+    if seconds:
+      _note(workshop, f'{started},{stage}', f'{state},{seconds}')
+
+
+def _note(workshop: Workshop, what: str, how: str) -> None:
+  path = workshop.results / 'times.csv'
+  head = 'started,stage,bases,state,seconds,machine\n'
+  text = path.read_text('utf-8') if path.exists() else head
+  bases = ' '.join(_BASE.value)
+  machine = f'{os.cpu_count()} × {platform.machine()}'
+  with files.written_text(path) as file:
+    file.write(f'{text}{what},{bases},{how},{machine}\n')
 
 
 def make_tables(workshop: Workshop) -> None:
@@ -214,9 +228,8 @@ def _searched() -> Iterator[str]:
 
 def make_searches(workshop: Workshop) -> None:
   """The paper's search, on what every network turned out to be worth."""
-  found = workshop.landscapes()
   for name in _searched():
-    trace(workshop, found[name])
+    trace(workshop, workshop.landscape(name))
 
 
 def trace(
@@ -251,7 +264,7 @@ def make_networks(workshop: Workshop) -> None:
 
 def chosen(workshop: Workshop, name: str) -> dict[str, Sequence[str]]:
   """Returns the networks of a data set to look at closer, by role."""
-  landscape = workshop.landscapes()[name]
+  landscape = workshop.landscape(name)
   config = name.split('/')[1]
   found = mlp_searches.top_networks(
     trace(workshop, landscape), landscape, _TOP.value
@@ -301,7 +314,13 @@ STAGES = {
 
 def verify(workshop: Workshop, count: int) -> None:
   """Trains known children anew, from nothing, and compares every number."""
-  with open(workshop.results / 'tables.csv', newline='') as file:
+  path = workshop.results / 'tables.csv'
+  if not path.exists():
+    raise FileNotFoundError(
+      f'{path} is not there, so there is nothing to train anew; run'
+      ' --stage=tables first'
+    )
+  with open(path, newline='') as file:
     rows = list(csv.DictReader(file))
   picked = np.random.default_rng(0).choice(len(rows), count, replace=False)
   for row in (rows[i] for i in picked):

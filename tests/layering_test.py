@@ -12,6 +12,7 @@ import aen
 PACKAGE = pathlib.Path(aen.__file__).parent
 WALK = (
   'files',
+  'checks',
   'symmetries',
   'orbits',
   'sharing',

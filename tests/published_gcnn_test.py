@@ -84,7 +84,7 @@ def test_a_small_table_is_trained_once(launcher, tmp_path, monkeypatch, capsys):
     before = (tmp_path / 'published_gcnn.csv').read_bytes()
     launcher.main([])
   assert (tmp_path / 'published_gcnn.csv').read_bytes() == before
-  assert 'not there: nowhere' in first
+  assert 'nowhere is not there: nowhere: expected' in first
   assert '64 + 9 / 20 | none | random_shear + random_scaling | small' in first
   rows = gcnn_results.read(tmp_path / 'published_gcnn.csv')
   assert [row.paper for row in rows] == [90.0, 91.5, None, None]
