@@ -51,6 +51,19 @@ class Ranked:
     """The network in words."""
     return in_words(self.symmetries)
 
+  @classmethod
+  def from_json(cls, stored: Mapping[str, Any]) -> 'Ranked':
+    """Returns what result.json holds of one network."""
+    again = stored['retrained']
+    return cls(
+      network=stored['network'],
+      symmetries=tuple(stored['symmetries']),
+      implied=tuple(stored['implied']),
+      num_weights=stored['num_weights'],
+      search=scoring.Score(**stored['search']),
+      retrained=scoring.Score(**again) if again else None,
+    )
+
 
 def in_words(symmetries: Sequence[str]) -> str:
   """Returns a network's names as one phrase."""
@@ -377,21 +390,9 @@ def _from_json(
       base_accuracy=best['base_accuracy'],
       gain=scoring.Gain(**best['gain']),
     ),
-    ranking=tuple(_ranked(entry) for entry in stored['ranking']),
+    ranking=tuple(Ranked.from_json(entry) for entry in stored['ranking']),
     counts=Counts(**stored['counts']),
     trace=tuple(Step(*step) for step in stored['trace']),
     q_values=tuple((state, tuple(q)) for state, q in stored['q_values']),
     space=space,
-  )
-
-
-def _ranked(stored: Mapping[str, Any]) -> Ranked:
-  again = stored['retrained']
-  return Ranked(
-    network=stored['network'],
-    symmetries=tuple(stored['symmetries']),
-    implied=tuple(stored['implied']),
-    num_weights=stored['num_weights'],
-    search=scoring.Score(**stored['search']),
-    retrained=scoring.Score(**again) if again else None,
   )

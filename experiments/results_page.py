@@ -17,6 +17,9 @@ from absl import flags
 from matplotlib import figure
 
 from aen import files
+from aen import outcome
+from aen import spaces
+from aen.report import charts
 from aen.report import style
 from experiments import gcnn_results
 from experiments import landscape_card
@@ -43,7 +46,7 @@ def main(_: Sequence[str]) -> None:
     with files.written_text(root / name) as file:
       file.write(content)
     print(f'wrote {root / name}')
-  for path, drawn in pictures(root / 'results/mlp'):
+  for path, drawn in pictures(root / 'results'):
     with files.written_whole(path) as picture:
       picture.write(style.png(drawn))
     print(f'wrote {path}')
@@ -63,7 +66,19 @@ def pages(root: pathlib.Path) -> dict[str, str]:
 def pictures(
   folder: pathlib.Path,
 ) -> Iterator[tuple[pathlib.Path, figure.Figure]]:
-  """Yields the pictures of MLP results whose files are there."""
+  """Yields the pictures of results whose files are there."""
+  yield from mlp_pictures(folder / 'mlp')
+  for path in sorted((folder / 'gcnn').glob('*/result.json')):
+    result = json.loads(path.read_text('utf-8'))
+    ranking = [outcome.Ranked.from_json(each) for each in result['ranking']]
+    bits = spaces.from_spec(result['space']).bits
+    yield path.with_name('frequencies.png'), charts.frequencies(ranking, bits)
+
+
+def mlp_pictures(
+  folder: pathlib.Path,
+) -> Iterator[tuple[pathlib.Path, figure.Figure]]:
+  """Yields the pictures of MLP results."""
   tables = published_mlp.read(folder / 'tables.csv')
   for base in published_mlp.BASES:
     configs = published_mlp.SINGLE

@@ -154,7 +154,7 @@ def test_the_card_is_true(root, pages, monkeypatch, capsys):
 
 
 def test_pictures_are_drawn_where_the_pages_show_them(root, pages):
-  drawn = dict(launchers.load('results_page').pictures(root / 'results/mlp'))
+  drawn = dict(launchers.load('results_page').pictures(root / 'results'))
   shown = {
     ((root / name).parent / line.split('(')[-1].rstrip(')')).resolve()
     for name, page in pages.items()
