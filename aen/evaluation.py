@@ -86,8 +86,8 @@ class Evaluator:
     """Returns one record per request, in their order."""
     wanted = dict.fromkeys(requests)
     missing = [r for r in wanted if not self._is_known(r)]
-    for batch in self._batches(missing):
-      self._train(batch)
+    for batch, devices in self._batches(missing):
+      self._train(batch, devices)
     found: dict[Request, Any] = {
       r: self.memo.get(self._key(*r), self.keep_params) for r in wanted
     }
@@ -109,18 +109,23 @@ class Evaluator:
   def _network_key(self) -> Callable[[int], str]:
     return functools.lru_cache(maxsize=None)(self.space.key)
 
-  def _batches(self, requests: Sequence[Request]) -> Iterator[list[Request]]:
-    """Divides requests into batches of one program each."""
-    devices = jax.devices()
-    size = self.children_per_batch or children.default_batch(devices[0])
-    size *= len(devices)
+  def _batches(
+    self, requests: Sequence[Request]
+  ) -> Iterator[tuple[list[Request], list[jax.Device]]]:
+    """Divides requests into batches of one program each, and its devices."""
+    each = self.children_per_batch or children.default_batch(jax.devices()[0])
     groups: dict[nn.Module, list[Request]] = {}
     for request in requests:
       groups.setdefault(self.space.program(request[0]), []).append(request)
     for group in groups.values():
-      yield from (group[i : i + size] for i in range(0, len(group), size))
+      devices = jax.devices()[: -(-len(group) // each)]  # none would be idle
+      size = each * len(devices)
+      for start in range(0, len(group), size):
+        yield group[start : start + size], devices
 
-  def _train(self, batch: Sequence[Request]) -> None:
+  def _train(
+    self, batch: Sequence[Request], devices: Sequence[jax.Device]
+  ) -> None:
     start = time.perf_counter()
     networks, seeds = zip(*batch, strict=True)
     trained = children.train_children(
@@ -137,6 +142,7 @@ class Evaluator:
         self.keep_params,
       ),
       children_per_batch=self.children_per_batch,
+      devices=devices,
     )
     trained = jax.device_get(trained)
     seconds = (time.perf_counter() - start) / len(batch)

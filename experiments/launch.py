@@ -4,6 +4,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
 import logging
+import os
 import shlex
 import sys
 
@@ -12,6 +13,9 @@ from absl import flags
 from absl import logging as absl_logging
 import jax
 
+# Each device gets a copy of the images, so not as many as a large machine has.
+_MOST_DEVICES = 8
+_HAS_AFFINITY = hasattr(os, 'sched_getaffinity')  # Linux
 _HELP = {'-h', '-help', '--help', '-helpshort', '--helpshort'}
 
 
@@ -22,6 +26,7 @@ def run(main: Callable[[list[str]], None]) -> None:
     if absl_logging.get_verbosity() == absl_logging.INFO:  # absl's default
       _be_quiet()
     jax.config.update('jax_numpy_rank_promotion', 'raise')
+    use_all_cores()
     try:
       main(argv)
     except (ValueError, OSError, ImportError) as error:
@@ -30,6 +35,20 @@ def run(main: Callable[[list[str]], None]) -> None:
 
   about = sys.modules[main.__module__].__doc__ or ''
   app.run(guarded, flags_parser=lambda argv: parse(argv, about))
+
+
+def use_all_cores() -> None:
+  """Makes a device of every core, unless the user has said how many.
+
+  Children are divided among devices. One child alone is too small to keep two
+  cores busy: on two, two children side by side take 0.6 of the time that they
+  take one after another, each with both cores.
+  """
+  if 'xla_force_host_platform_device_count' in os.environ.get('XLA_FLAGS', ''):
+    return
+  if jax.config.jax_num_cpu_devices < 1:
+    cores = len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count()
+    jax.config.update('jax_num_cpu_devices', min(cores or 1, _MOST_DEVICES))
 
 
 def parse(argv: list[str], about: str) -> list[str]:

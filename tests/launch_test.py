@@ -1,5 +1,6 @@
 """Every launcher, as a shell sees it."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -43,3 +44,27 @@ def test_user_errors_are_one_line_and_exit_code_2(arguments, says):
   assert run.returncode == 2
   assert says in run.stderr
   assert 'Traceback' not in run.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('asked', [None, 3])
+def test_every_core_is_a_device_unless_the_user_says_otherwise(asked):
+  """The devices that a launcher makes; nothing else is asked of them."""
+  environment = {k: v for k, v in os.environ.items() if k != 'XLA_FLAGS'}
+  if asked:
+    flag = f'--xla_force_host_platform_device_count={asked}'
+    environment['XLA_FLAGS'] = flag
+  program = (
+    'from experiments import launch; import jax; launch.use_all_cores();'
+    ' print(len(jax.devices()))'
+  )
+  run = subprocess.run(
+    [sys.executable, '-c', program],
+    cwd=ROOT,
+    env=environment,
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  cores = min(8, len(os.sched_getaffinity(0)))
+  assert int(run.stdout) == (asked or cores)

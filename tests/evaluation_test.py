@@ -1,0 +1,35 @@
+"""Which children are trained together, and on how many devices."""
+
+import types
+
+import jax
+import pytest
+
+import aen
+from aen import evaluation
+from aen import results
+from aen import spaces
+
+
+@pytest.mark.parametrize(
+  ('children', 'sizes', 'num_devices'),
+  [(1, [1], 1), (3, [3], 3), (4, [4], 4), (9, [4, 4, 1], 4)],
+)
+def test_batches_leave_no_device_idle(
+  monkeypatch, children, sizes, num_devices
+):
+  data = aen.load_dataset('tic_tac_toe')
+  space = spaces.mlp_space((3, 3), 2, ['horizontal_flip'])
+  evaluate = evaluation.make_evaluator(
+    data, space=space, recipe=aen.Recipe(), memo=results.Results()
+  )
+  trained = []
+  monkeypatch.setattr(
+    evaluation.Evaluator,
+    '_train',
+    lambda self, batch, devices: trained.append((len(batch), len(devices))),
+  )
+  devices = [types.SimpleNamespace(platform='cpu') for _ in range(4)]
+  monkeypatch.setattr(jax, 'devices', lambda: devices)
+  evaluate([(0, seed) for seed in range(children)])
+  assert trained == [(size, num_devices) for size in sizes]
