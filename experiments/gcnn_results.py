@@ -1,7 +1,7 @@
 """Our rows of the paper's table of group CNNs, as a file and as a table."""
 
+from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Sequence
 import csv
 import dataclasses
 import pathlib
@@ -29,12 +29,20 @@ class Row:
   standard_error: float | None  # of the seeds; None: of one seed
   seconds: float  # per child
 
+  @property
+  def network(self) -> tuple[str, ...]:
+    """What was trained, and on what; the rest is what became of it."""
+    return (
+      *(self.dataset, self.initializer),
+      *(self.symmetries, self.augmentations, self.size),
+    )
+
 
 _FIELDS = {field.name: field.type for field in dataclasses.fields(Row)}
 _MEASURED = ('ours', 'standard_error', 'seconds')
 
 
-def write(path: pathlib.Path, rows: Sequence[Row]) -> None:
+def write(path: pathlib.Path, rows: Iterable[Row]) -> None:
   """Writes rows as CSV."""
   with files.written_text(path) as file:
     writer = csv.DictWriter(file, _FIELDS, lineterminator='\n')
@@ -67,7 +75,7 @@ def _row(stored: dict[str, str]) -> Row:
   return Row(**values)
 
 
-def table(rows: Sequence[Row]) -> Iterator[str]:
+def table(rows: Iterable[Row]) -> Iterator[str]:
   """Yields the table in Markdown."""
   return markdown.table(
     [

@@ -11,8 +11,9 @@ counts are said; a data set that is not there at all is left out.
   python -m experiments.published_gcnn --raw_dir=path/to/files
   python -m experiments.published_gcnn --dataset=kmnist,cifar10 --num_seeds=3
 
-Writes published_gcnn.csv. A run that was stopped goes on
-when the same command is given again.
+Writes published_gcnn.csv, which also keeps the rows of other commands with the
+same --run_dir. A run that was stopped goes on when the same command is given
+again.
 """
 
 from collections.abc import Iterable
@@ -186,8 +187,9 @@ def _test_accuracy(record: results.Record, criterion: str) -> float:
 def main(_: Sequence[str]) -> None:
   """Trains the table, data set by data set, and writes it as it grows."""
   run_dir = pathlib.Path(data_flags.run_dir('published_gcnn'))
-  table = configurations()
-  rows: list[gcnn_results.Row] = []
+  path, table = run_dir / 'published_gcnn.csv', configurations()
+  rows = {row.network: row for row in gcnn_results.read(path)}
+  found = False
   with launch.resumable(), results.Results(run_dir / 'results.sqlite') as memo:
     for name in chosen(data_flags.name(), table):
       if (data := load(name)) is None:
@@ -197,15 +199,16 @@ def main(_: Sequence[str]) -> None:
       if _COMPARISONS.value:
         wanted += comparisons(table[name])
       for row in measure(data, wanted, memo):
-        rows.append(row)
-        gcnn_results.write(run_dir / 'published_gcnn.csv', rows)
-  if not rows:
+        rows[row.network] = row
+        gcnn_results.write(path, rows.values())
+      found = True
+  if not found:
     raise FileNotFoundError(
       'none of the data sets is there; give --raw_dir, the directory of their'
       ' official files'
     )
-  print('\n'.join(gcnn_results.table(rows)))
-  print(f'wrote {run_dir / "published_gcnn.csv"}')
+  print('\n'.join(gcnn_results.table(rows.values())))
+  print(f'wrote {path}')
 
 
 if __name__ == '__main__':

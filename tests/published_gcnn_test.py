@@ -78,7 +78,8 @@ def test_a_small_table_is_trained_once(launcher, tmp_path, monkeypatch, capsys):
     )
 
   monkeypatch.setattr(launcher.data_flags, 'load_data', load)
-  with flagsaver.flagsaver(run_dir=str(tmp_path), epochs=1, max_test=20):
+  small = {'run_dir': str(tmp_path), 'epochs': 1, 'max_test': 20}
+  with flagsaver.flagsaver(**small):
     launcher.main([])
     first = capsys.readouterr().out
     before = (tmp_path / 'published_gcnn.csv').read_bytes()
@@ -90,6 +91,11 @@ def test_a_small_table_is_trained_once(launcher, tmp_path, monkeypatch, capsys):
   assert [row.paper for row in rows] == [90.0, 91.5, None, None]
   assert all(0 <= row.ours <= 100 for row in rows)
   assert '\n'.join(gcnn_results.table(rows)) in first
+  with flagsaver.flagsaver(**small, initializer='he', comparisons=False):
+    launcher.main([])
+  more = gcnn_results.read(tmp_path / 'published_gcnn.csv')
+  assert more[:4] == rows
+  assert [row.initializer for row in more[4:]] == ['he', 'he']
 
 
 def test_comparisons_are_what_the_table_lacks(launcher):
