@@ -3,11 +3,14 @@
 import pathlib
 import re
 
+from absl import flags
+from absl.testing import flagsaver
 import numpy as np
 from PIL import Image
 import pytest
 
 from aen import search
+from tests import launchers
 
 ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / 'README.md').read_text()
@@ -55,9 +58,27 @@ def test_there_are_two_commands_and_ci_calls_the_second():
   assert install in script
 
 
-def test_every_launcher_that_the_readme_names_exists():
-  for module in set(re.findall(r'python -m (experiments\.\w+)', README)):
-    assert (ROOT / module.replace('.', '/')).with_suffix('.py').exists()
+def told_commands():
+  """All commands of pages and of launchers' help: launcher, then flags."""
+  pages = [ROOT / 'README.md', ROOT / 'RESULTS.md', ROOT / 'CONTRIBUTING.md']
+  pages += [*(ROOT / 'docs').glob('*.md'), *(ROOT / 'experiments').glob('*.py')]
+  found = set()
+  for page in pages:
+    text = page.read_text('utf-8').replace('\\\n', ' ')
+    for name, words in re.findall(
+      r'python -m experiments\.(\w+)((?:\s+--[^\s`\')]+)*)', text
+    ):
+      found.add((name, *(word.replace('…', '') for word in words.split())))
+  return sorted(found)
+
+
+@pytest.mark.parametrize('command', told_commands(), ids=' '.join)
+def test_launchers_take_the_flags_that_they_are_told_with(command):
+  name, *words = command
+  launchers.load(name)
+  with flagsaver.flagsaver():
+    if '--help' not in words:
+      flags.FLAGS([name, *words])
 
 
 def test_the_tree_names_what_is_there():
