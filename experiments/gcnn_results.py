@@ -1,10 +1,12 @@
-"""Our rows of the paper's table of group CNNs, as a file and as a table."""
+"""Our rows of the paper's table of group CNNs: a file, tables, contrasts."""
 
 from collections.abc import Iterable
 from collections.abc import Iterator
 import csv
 import dataclasses
 import pathlib
+
+import numpy as np
 
 from aen import files
 from experiments import markdown
@@ -38,6 +40,16 @@ class Row:
     )
 
 
+TURNS = 'rotation horizontal_flip vertical_flip'
+MOVES = 'random_rotation random_horizontal_flip random_vertical_flip'
+# What tells symmetry, its lack and its replacement apart.
+_CONTRASTS = {
+  'plain, small': ('', '', 'small'),
+  'plain, small, images turned and mirrored': ('', MOVES, 'small'),
+  'turns and flips respected, small': (TURNS, '', 'small'),
+  'plain, large': ('', '', 'large'),
+  'turns and flips respected, large': (TURNS, '', 'large'),
+}
 _FIELDS = {field.name: field.type for field in dataclasses.fields(Row)}
 _MEASURED = ('ours', 'standard_error', 'seconds')
 
@@ -95,6 +107,23 @@ def table(rows: Iterable[Row]) -> Iterator[str]:
       ]
       for row in rows
     ],
+  )
+
+
+def contrasts(rows: Iterable[Row]) -> Iterator[str]:
+  """Yields what symmetry, size and turned images do, by data set."""
+  found = {row.network: row for row in rows}
+  lines = []
+  for data in dict.fromkeys(network[:2] for network in found):
+    chosen = [found.get((*data, *kind)) for kind in _CONTRASTS.values()]
+    count = next(row.test for row in found.values() if row.network[:2] == data)
+    accuracies = [row.ours for row in chosen if row is not None]
+    share = float(np.mean(accuracies)) / 100 if accuracies else 0.0
+    error = 100 * np.sqrt(2 * share * (1 - share) / count)
+    cells = ['' if row is None else _ours(row) for row in chosen]
+    lines.append([*data, *cells, f'{error:.1f}'])
+  return markdown.table(
+    ['data', 'initializer', *_CONTRASTS, 's.e. of a difference'], lines
   )
 
 

@@ -92,8 +92,8 @@ def comparisons(rows: Sequence[Configuration]) -> Iterator[Configuration]:
   known = {(row.symmetries, row.augmentations, row.size) for row in rows}
   for symmetries, augmentations in (
     ('', ''),
-    ('', 'random_rotation random_horizontal_flip random_vertical_flip'),
-    ('rotation horizontal_flip vertical_flip', ''),
+    ('', gcnn_results.MOVES),
+    (gcnn_results.TURNS, ''),
   ):
     if (symmetries, augmentations, 'small') not in known:
       yield Configuration(dataset, symmetries, augmentations, 'small', None)

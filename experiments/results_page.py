@@ -178,7 +178,8 @@ def published_cnns(folder: pathlib.Path) -> Iterator[str]:
     " so that the paper's numbers, from the whole, are no target; rows without"
     ' one are small networks that it leaves out: the plain CNN, the plain CNN'
     ' with turned and mirrored training images, the one that respects turns'
-    f' and flips. {len(rows)} networks, {seconds / 60:.0f} minutes of training.'
+    f' and flips. {len(rows)} networks, {seconds / 60:.0f} minutes of training'
+    ' on one core.'
   )
   yield ''
   for initializer in dict.fromkeys(row.initializer for row in rows):
@@ -191,6 +192,16 @@ def published_cnns(folder: pathlib.Path) -> Iterator[str]:
       f' --initializer={initializer} --raw_dir=…'
     )
     yield ''
+  yield (
+    'Symmetry, its lack, its replacement by turned and mirrored images, and its'
+    ' replacement by a larger network (the standard error is of drawing the'
+    ' test images; that of the seeds, where there are several, follows ±):'
+  )
+  yield ''
+  yield from gcnn_results.contrasts(rows)
+  yield ''
+  yield 'All of them:'
+  yield ''
   yield from gcnn_results.table(rows)
 
 

@@ -114,3 +114,19 @@ def test_unknown_data_sets_are_refused(launcher):
   with pytest.raises(ValueError, match="some of a, b; got 'c'"):
     launcher.chosen('a,c', ['a', 'b'])
   assert launcher.chosen('all', ['a', 'b']) == ['a', 'b']
+
+
+def test_contrasts_lay_the_same_data_side_by_side():
+  def row(accuracy, symmetries, augmentations, size):
+    return gcnn_results.Row(
+      *('kmnist', 'he', symmetries, augmentations, size),
+      *(1, 2, 3, 1250, 1, None, accuracy, None, 1.0),
+    )
+
+  rows = [
+    row(90.0, '', '', 'small'),
+    row(95.0, gcnn_results.TURNS, 'random_shear', 'large'),  # no part of it
+    row(90.0, gcnn_results.TURNS, '', 'small'),
+  ]
+  *_, last = gcnn_results.contrasts(rows)
+  assert last == '| kmnist | he | 90.00 |  | 90.00 |  |  | 1.2 |'
