@@ -20,7 +20,6 @@ _DATA = [
 ]
 _SEARCH = [
   'absl-py>=2.3',
-  'chex>=0.1.91',
   'matplotlib>=3.9',
   'optax>=0.2.5',
   'orbax-checkpoint>=0.11,<1',

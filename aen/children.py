@@ -200,10 +200,10 @@ def _published_scale(params: Any, labels: Mapping[str, jax.Array]) -> Any:
   if 'kernel' not in labels:  # a plain layer
     return params
   if labels['kernel'].ndim != 2:
-    others = ', '.join(name for name in recipes.INITIALIZERS)
+    others = ', '.join(n for n in recipes.INITIALIZERS if n != 'published')
     raise ValueError(
       "the initializer 'published' counts the orbits of dense layers, got a"
-      f' convolution; choose another one of {others}'
+      f' convolution; choose one of {others}'
     )
   num_in, orbits = labels['kernel'].shape[0], labels['kernel'].max() + 1
   features = params['kernel'].shape[-1] if params['kernel'].ndim == 3 else 1

@@ -82,8 +82,18 @@ class Evaluator:
   children_per_batch: int | None = None
   on_trained: Callable[[Sequence[results.Record]], None] = lambda records: None
 
-  def __call__(self, requests: Sequence[Request]) -> list[results.Record]:
-    """Returns one record per request, in their order."""
+  def __call__(
+    self, requests: Sequence[Request], epochs: int | None = None
+  ) -> list[results.Record]:
+    """Returns one record per request, in their order.
+
+    Args:
+      requests: The children.
+      epochs: How long they train, instead of the recipe's.
+    """
+    if epochs not in (None, self.recipe.epochs):
+      shorter = dataclasses.replace(self.recipe, epochs=epochs)
+      return dataclasses.replace(self, recipe=shorter)(requests)
     wanted = dict.fromkeys(requests)
     missing = [r for r in wanted if not self._is_known(r)]
     for batch, devices in self._batches(missing):
@@ -241,6 +251,7 @@ def make_evaluator(
     **options: The other fields of `Evaluator`.
   """
   scaling = scaling or scaling_of(data.train.images)
+  check_batch(data, options['recipe'])
   splits = [data.train, data.validation] + [data.test] * measure_test
   examples: list[Any] = [
     children.Examples(
@@ -259,6 +270,16 @@ def make_evaluator(
     fingerprint=datasets.fingerprint(*splits),
     **options,
   )
+
+
+def check_batch(data: datasets.Dataset, recipe: recipes.Recipe) -> None:
+  """Raises unless there are enough training images for a batch."""
+  if len(data.train) < recipe.batch_size:
+    raise ValueError(
+      f'{len(data.train)} training images are fewer than a batch of'
+      f' {recipe.batch_size}; give more images, or a smaller batch_size (of the'
+      ' recipe, or as a flag)'
+    )
 
 
 class Watch:

@@ -4,6 +4,7 @@ Nothing here trains or remembers: evaluators do.
 """
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -58,6 +59,9 @@ class SearchConfig:
   def __post_init__(self) -> None:
     for name in ('num_seeds', 'top', 'retrain_seeds'):
       checks.positive(getattr(self, name), name)
+    for name in ('retrain_epochs', 'children_per_batch'):
+      if getattr(self, name) is not None:
+        checks.positive(getattr(self, name), name)
     limit = _RETRAIN_SEED
     if max(self.num_seeds, self.retrain_seeds) > limit:
       raise ValueError(
@@ -83,6 +87,11 @@ class SearchConfig:
     )
 
 
+Evaluate = Callable[
+  [Sequence[evaluation.Request], int | None], list[results.Record]
+]
+
+
 class Exploration(NamedTuple):
   """What a strategy has seen."""
 
@@ -94,32 +103,34 @@ class Exploration(NamedTuple):
 
 def explore(
   space: spaces.Space,
-  evaluate: Callable[[Sequence[evaluation.Request]], list[results.Record]],
+  evaluate: Evaluate,
   config: SearchConfig,
 ) -> Exploration:
   """Lets a strategy search until it has finished, or every network is known.
 
   Args:
     space: The networks.
-    evaluate: Returns a record for every (network, seed).
+    evaluate: Returns a record for every (network, seed), trained for so many
+      epochs.
     config: Names the strategy and the seeds.
   """
   criterion, seeds = config.recipe.criterion, config.seeds()
   index = np.asarray(space.index)
   strategy = _compiled(make_strategy(space, config))
-  records = by_network(evaluate, bases(space), seeds)
+  records = by_network(evaluate, bases(space), seeds, config.recipe.epochs)
   baseline = value(records[int(index[0])], criterion)
   state = strategy.init(jax.random.key(config.seed), baseline)
   trace = []
-  while len(records) < len(space) and not strategy.finished(state):
+  while _unfinished(space, records, config) and not strategy.finished(state):
     epsilon = strategy.epsilon and float(strategy.epsilon(state))
     state, proposal = strategy.propose(state)
     asked = [int(s) for s in proposal.states]
     used = [s for s in asked if s != strategies.NO_STATE]
+    epochs = int(np.max(proposal.epochs))  # a round has one length
     networks = [int(index[s]) for s in used]
-    unknown = [network for network in networks if network not in records]
-    records |= by_network(evaluate, unknown, seeds)
-    worth = {s: value(records[int(index[s])], criterion) for s in used}
+    unknown = [n for n in networks if _epochs(records.get(n)) < epochs]
+    records |= by_network(evaluate, unknown, seeds, epochs)
+    worth = {s: value(records[int(index[s])], criterion, epochs) for s in used}
     values = np.array([worth.get(s, 0.0) for s in asked], np.float32)
     state = strategy.observe(state, proposal, values)
     trace += [outcome.Step(s, worth[s], epsilon) for s in used]
@@ -181,14 +192,31 @@ def _opinions(
   )
 
 
+def _unfinished(
+  space: spaces.Space,
+  records: Mapping[int, Sequence[results.Record]],
+  config: SearchConfig,
+) -> bool:
+  """Whether any network is yet to be trained in full."""
+  full = [_epochs(found) == config.recipe.epochs for found in records.values()]
+  return sum(full) < len(space)
+
+
+def _epochs(records: Sequence[results.Record] | None) -> int:
+  """Returns for how long a network has been trained."""
+  return len(records[0].validation_accuracy) if records else 0
+
+
 def by_network(
-  evaluate: Callable[[Sequence[evaluation.Request]], list[results.Record]],
+  evaluate: Evaluate,
   networks: Sequence[int],
   seeds: Sequence[int],
+  epochs: int | None = None,
 ) -> dict[int, list[results.Record]]:
   """Returns the records of networks, each with every seed."""
   networks = list(dict.fromkeys(networks))
-  flat = evaluate([(network, seed) for network in networks for seed in seeds])
+  requests = [(network, seed) for network in networks for seed in seeds]
+  flat = evaluate(requests, epochs)
   count = len(seeds)
   return {
     network: flat[i * count : (i + 1) * count]
@@ -196,9 +224,19 @@ def by_network(
   }
 
 
-def value(records: Sequence[results.Record], criterion: str) -> float:
-  """Returns what a strategy is told about a network."""
-  return scoring.Score.of(records, criterion, num_images=1).value
+def value(
+  records: Sequence[results.Record], criterion: str, epochs: int | None = None
+) -> float:
+  """Returns what a strategy is told about a network's first epochs."""
+  seen = [
+    dataclasses.replace(
+      record,
+      validation_accuracy=record.validation_accuracy[:epochs],
+      validation_loss=record.validation_loss[:epochs],
+    )
+    for record in records
+  ]
+  return scoring.Score.of(seen, criterion, num_images=1).value
 
 
 def bases(space: spaces.Space) -> list[int]:

@@ -140,7 +140,8 @@ def search(
   Returns:
     What was found.
   """
-  _check(data, config)
+  _check(data)
+  evaluation.check_batch(at_most(data, search_images), config.recipe)
   exploration.make_strategy(space, config)  # raises where it cannot be
   memo = results.MEMORY
   if run_dir is not None:
@@ -174,7 +175,7 @@ def describe(
   }
 
 
-def _check(data: datasets.Dataset, config: exploration.SearchConfig) -> None:
+def _check(data: datasets.Dataset) -> None:
   """Raises before any training if the data cannot be searched."""
   classes = np.unique(data.train.labels)
   if classes.size < 2:
@@ -182,12 +183,6 @@ def _check(data: datasets.Dataset, config: exploration.SearchConfig) -> None:
       f'a search needs images of at least two classes, got {len(data.train)}'
       f' training images of class {classes.tolist()} alone; give images of the'
       ' other classes too'
-    )
-  batch = config.recipe.batch_size
-  if len(data.train) < batch:
-    raise ValueError(
-      f'{len(data.train)} training images are fewer than a batch of {batch};'
-      ' give more images, or a smaller batch_size (of the recipe, or as a flag)'
     )
   for name in ('validation', 'test'):
     if not len(getattr(data, name)):

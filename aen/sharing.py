@@ -15,12 +15,12 @@ import functools
 import hashlib
 import os
 import pathlib
-import tempfile
 import threading
 import warnings
 
 import numpy as np
 
+from aen import files
 from aen import symmetries as symmetries_lib
 from aen.orbits import as_shape
 from aen.orbits import join
@@ -329,16 +329,10 @@ def _read(path: pathlib.Path, key: str, num_points: int) -> np.ndarray | None:
 def _write(path: pathlib.Path, key: str, labels: np.ndarray) -> None:
   """Writes labels so that a reader sees all of them or none."""
   payload = labels.astype('<i4', copy=False).tobytes()
-  partial = None
   try:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-      partial = file.name
+    with files.written_whole(path) as file:
       file.write(_checksum(key, payload) + payload)
-    os.replace(partial, path)
   except OSError as error:
-    if partial:
-      pathlib.Path(partial).unlink(missing_ok=True)
     warnings.warn(
       f'cannot cache orbits in {path.parent} ({error}); they will be computed'
       ' again next time. Set AEN_CACHE_DIR to a folder that can be written, or'

@@ -70,7 +70,9 @@ def _code_of(fn: Any) -> Any:
   if code is None:  # not written in Python: its name must do
     return None
   cells = [cell.cell_contents for cell in fn.__closure__ or ()]
-  enclosed = (code.co_consts, fn.__defaults__, cells)
+  defaults = fn.__defaults__, sorted((fn.__kwdefaults__ or {}).items())
+  owner = getattr(fn, '__self__', None)  # of a bound method
+  enclosed = (code.co_consts, defaults, cells, owner)
   return code.co_code, code.co_names, _hashable(enclosed)
 
 

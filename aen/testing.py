@@ -40,7 +40,8 @@ def assert_equivariant(
       symmetries leave its outputs as they are.
     x: Inputs to try; by default four of standard normal numbers, float32.
     tolerance: The largest max|Δ| / max|y| to let pass; by default what rounding
-      in the output's precision explains: 1e-5 for float32, 1e-12 for float64.
+      in the output's precision explains: 1e-5 for float32, 1e-12 for float64,
+      nothing for whole numbers.
     seed: Seeds the default inputs.
     group_axis: The outputs have the elements of the symmetries' group as the
       axis after their grid, [B, *out_shape, |G|, ...], as those of
@@ -63,7 +64,8 @@ def assert_equivariant(
     out_shape = as_shape(out_shape)
     _check_grid('the outputs of fn', y.shape, out_shape)
   if tolerance is None:
-    tolerance = _TOLERANCES.get(y.dtype.name, _COARSEST)
+    exact = y.dtype.kind in 'iub'
+    tolerance = 0.0 if exact else _TOLERANCES.get(y.dtype.name, _COARSEST)
   for symmetry in symmetries_lib.as_symmetries(symmetries):
     expected = y if out_shape is None else _move(y, symmetry, out_shape)
     if group_axis:

@@ -1,4 +1,4 @@
-"""Flags of the DQN agent: the paper's values unless told otherwise."""
+"""Flags of strategies: of the DQN agent, the paper's values by default."""
 
 from absl import flags
 
@@ -74,7 +74,7 @@ _NUMBERS = {
   'max_steps': flags.DEFINE_integer(
     'max_steps',
     _DEFAULT.max_steps,
-    'The search ends after so many steps at the latest.',
+    'The search of dqn or evolution ends after so many steps at the latest.',
     lower_bound=1,
   ),
   'episode_length': flags.DEFINE_integer(
@@ -94,6 +94,8 @@ _NUMBERS = {
 
 def options(strategy: str) -> tuple[tuple[str, object], ...]:
   """Returns the options of a strategy, for `SearchConfig`."""
+  if strategy == 'evolution':
+    return (('max_steps', _NUMBERS['max_steps'].value),)
   if strategy != 'dqn':
     return ()
   models = [int(count) for count in _MODELS.value]

@@ -22,7 +22,6 @@ from collections.abc import Iterator
 import csv
 import dataclasses
 import hashlib
-import os
 import pathlib
 from typing import Any
 import zipfile
@@ -32,6 +31,7 @@ from matplotlib import figure
 import numpy as np
 
 from aen import dqn
+from aen import files
 from aen import landscapes as landscapes_lib
 from aen import strategies
 from aen.strategies import comparing
@@ -251,11 +251,8 @@ def _load(path: pathlib.Path) -> strategies.Trace | None:
 
 
 def _save(path: pathlib.Path, traces: strategies.Trace) -> None:
-  path.parent.mkdir(parents=True, exist_ok=True)
-  partial = path.with_suffix(f'.{os.getpid()}.partial')
-  with open(partial, 'wb') as file:
+  with files.written_whole(path) as file:
     np.savez_compressed(file, **traces._asdict())
-  os.replace(partial, path)
 
 
 def _curve_rows(
@@ -363,8 +360,8 @@ def draw(
 
 
 def _write(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
-  with open(path, 'w', newline='') as file:
-    writer = csv.DictWriter(file, rows[0])
+  with files.written_text(path) as file:
+    writer = csv.DictWriter(file, rows[0], lineterminator='\n')
     writer.writeheader()
     writer.writerows(rows)
 
@@ -375,17 +372,17 @@ def main(_: list[str]) -> None:
     raise ValueError(
       '--landscapes must name files made by experiments.landscape, got none'
     )
-  run(
-    Config(
-      landscapes=tuple(landscapes_lib.load(f) for f in _LANDSCAPES.value),
-      strategies=tuple(_STRATEGIES.value or CONTENDERS),
-      seeds=_SEEDS.value,
-      light_seeds=_LIGHT_SEEDS.value,
-      wide_seeds=_WIDE_SEEDS.value,
-      judge=_JUDGE.value,
-      out=pathlib.Path(_OUT.value),
-    )
+  config = Config(
+    landscapes=tuple(landscapes_lib.load(f) for f in _LANDSCAPES.value),
+    strategies=tuple(_STRATEGIES.value or CONTENDERS),
+    seeds=_SEEDS.value,
+    light_seeds=_LIGHT_SEEDS.value,
+    wide_seeds=_WIDE_SEEDS.value,
+    judge=_JUDGE.value,
+    out=pathlib.Path(_OUT.value),
   )
+  with launch.resumable():
+    run(config)
 
 
 if __name__ == '__main__':

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import csv
 import dataclasses
 import pathlib
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ class Row:
   augmentations: str
   size: str
   weights: int
+  epochs: int
   train: int  # images
   validation: int
   test: int
@@ -32,12 +34,15 @@ class Row:
   seconds: float  # per child
 
   @property
-  def network(self) -> tuple[str, ...]:
-    """What was trained, and on what; the rest is what became of it."""
-    return (
-      *(self.dataset, self.initializer),
-      *(self.symmetries, self.augmentations, self.size),
-    )
+  def task(self) -> tuple[str, str, int, int, int]:
+    """What all networks of a table have in common."""
+    images = self.train, self.test
+    return self.dataset, self.initializer, self.epochs, *images
+
+  @property
+  def network(self) -> tuple[str, str, str]:
+    """What tells them apart."""
+    return self.symmetries, self.augmentations, self.size
 
 
 TURNS = 'rotation horizontal_flip vertical_flip'
@@ -112,16 +117,17 @@ def table(rows: Iterable[Row]) -> Iterator[str]:
 
 def contrasts(rows: Iterable[Row]) -> Iterator[str]:
   """Yields what symmetry, size and turned images do, by data set."""
-  found = {row.network: row for row in rows}
+  found: dict[tuple[Any, ...], dict[tuple[str, ...], Row]] = {}
+  for row in rows:
+    found.setdefault(row.task, {})[row.network] = row
   lines = []
-  for data in dict.fromkeys(network[:2] for network in found):
-    chosen = [found.get((*data, *kind)) for kind in _CONTRASTS.values()]
-    count = next(row.test for row in found.values() if row.network[:2] == data)
+  for (dataset, initializer, *_, count), networks in found.items():
+    chosen = [networks.get(kind) for kind in _CONTRASTS.values()]
     accuracies = [row.ours for row in chosen if row is not None]
     share = float(np.mean(accuracies)) / 100 if accuracies else 0.0
     error = 100 * np.sqrt(2 * share * (1 - share) / count)
     cells = ['' if row is None else _ours(row) for row in chosen]
-    lines.append([*data, *cells, f'{error:.1f}'])
+    lines.append([dataset, initializer, *cells, f'{error:.1f}'])
   return markdown.table(
     ['data', 'initializer', *_CONTRASTS, 's.e. of a difference'], lines
   )

@@ -167,6 +167,7 @@ def _row(
     augmentations=published.augmentations,
     size=published.size,
     weights=records[0].num_weights,
+    epochs=recipe.epochs,
     train=len(data.train),
     validation=len(data.validation),
     test=len(data.test),
@@ -188,7 +189,7 @@ def main(_: Sequence[str]) -> None:
   """Trains the table, data set by data set, and writes it as it grows."""
   run_dir = pathlib.Path(data_flags.run_dir('published_gcnn'))
   path, table = run_dir / 'published_gcnn.csv', configurations()
-  rows = {row.network: row for row in gcnn_results.read(path)}
+  rows = {(*r.task, *r.network): r for r in gcnn_results.read(path)}
   found = False
   with launch.resumable(), results.Results(run_dir / 'results.sqlite') as memo:
     for name in chosen(data_flags.name(), table):
@@ -199,7 +200,7 @@ def main(_: Sequence[str]) -> None:
       if _COMPARISONS.value:
         wanted += comparisons(table[name])
       for row in measure(data, wanted, memo):
-        rows[row.network] = row
+        rows[*row.task, *row.network] = row
         gcnn_results.write(path, rows.values())
       found = True
   if not found:

@@ -75,6 +75,16 @@ def write(path: pathlib.Path, lines: Sequence[Line]) -> None:
       writer.writerow({'role': line.role} | dataclasses.asdict(line.child))
 
 
+def add(path: pathlib.Path, lines: Sequence[Line]) -> None:
+  """Writes lines beside those that are there, in place of older ones."""
+
+  def known(line: Line) -> tuple[str, str, int]:
+    return line.role, line.child.dataset, line.child.seed
+
+  together = {known(line): line for line in [*read(path), *lines]}
+  write(path, list(together.values()))
+
+
 def read(path: pathlib.Path) -> list[Line]:
   """Reads what `write` wrote; nothing if there is no such file."""
   if not path.exists():

@@ -25,6 +25,7 @@ import datetime
 import os
 import pathlib
 import platform
+import sys
 import time
 from typing import Any
 
@@ -132,7 +133,7 @@ class Workshop:
 
   def write(self, stage: str, lines: Sequence[Line]) -> None:
     """Keeps what is known so far, as a table and as a memo."""
-    published_mlp.write(self.results / f'{stage}.csv', lines)
+    published_mlp.add(self.results / f'{stage}.csv', lines)
     self.memo.export_csv(self.results / 'children.csv.gz')
 
 
@@ -194,11 +195,13 @@ def make_tables(workshop: Workshop) -> None:
 def make_landscapes(workshop: Workshop) -> None:
   """Every network of every data set that the paper searches."""
   seeds = range(_NUM_SEEDS.value)
-  found = {
-    name: landscape
-    for name, landscape in workshop.landscapes().items()
-    if np.array_equal(landscape.seeds, seeds)
-  }
+  found = workshop.landscapes()
+  for landscape in found.values():
+    if not np.array_equal(landscape.seeds, seeds):
+      raise ValueError(
+        f'{workshop.landscape_file} has landscapes of {len(landscape.seeds)}'
+        f' seeds, --num_seeds asks for {len(seeds)}; choose other --results'
+      )
   for name in _searched():
     if name in found:
       continue
@@ -313,7 +316,7 @@ STAGES = {
 
 
 def verify(workshop: Workshop, count: int) -> None:
-  """Trains known children anew, from nothing, and compares every number."""
+  """Trains known children anew, from nothing; exits with 1 if any differs."""
   path = workshop.results / 'tables.csv'
   if not path.exists():
     raise FileNotFoundError(
@@ -323,6 +326,7 @@ def verify(workshop: Workshop, count: int) -> None:
   with open(path, newline='') as file:
     rows = list(csv.DictReader(file))
   picked = np.random.default_rng(0).choice(len(rows), count, replace=False)
+  differ = 0
   for row in (rows[i] for i in picked):
     names = tuple(row['symmetries'].split())
     (again,) = published_mlp.measure(
@@ -338,6 +342,7 @@ def verify(workshop: Workshop, count: int) -> None:
       str(getattr(again, name)) == row[name]
       for name in ('published', 'honest', 'validation', 'weights')
     )
+    differ += not same
     print(
       f'{row["dataset"]}, {row["symmetries"] or "plain"}, seed {row["seed"]}:'
       f' {100 * float(row["published"]):.1f} % and'
@@ -345,6 +350,8 @@ def verify(workshop: Workshop, count: int) -> None:
       f' {"the same" if same else f"now {again}"}',
       flush=True,
     )
+  if differ:
+    sys.exit(1)
 
 
 if __name__ == '__main__':

@@ -230,8 +230,8 @@ def searched_cnns(folder: pathlib.Path) -> Iterator[str]:
     yield ''
     yield from markdown.table(
       [
-        *('place', 'network', 'weights', 'validation accuracy (%)'),
-        'retrained (%)',
+        *('place', 'network', 'weights', 'validation accuracy (%, ± s.e.)'),
+        'retrained (%, ± s.e.)',
       ],
       [
         [

@@ -23,7 +23,13 @@ _STRATEGY = flags.DEFINE_enum(
   "Which networks to train: as the paper's agent or another strategy proposes,"
   ' or all of them (exhaustive).',
 )
-_SEED = flags.DEFINE_integer('seed', 0, 'Of everything random.', lower_bound=0)
+_SEED = flags.DEFINE_integer(
+  'seed',
+  0,
+  'Of all that is random in searching and training; which images are held out'
+  ' does not depend on it.',
+  lower_bound=0,
+)
 _NUM_SEEDS = flags.DEFINE_integer(
   'num_seeds', 1, 'Children per network in the search.', lower_bound=1
 )

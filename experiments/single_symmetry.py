@@ -62,7 +62,7 @@ def main(_: Sequence[str]) -> None:
       for kind in _TABLE.value:
         configs = _CONFIGS[kind]
         lines += measure(base, configs, memo)
-        published_mlp.write(run_dir / 'tables.csv', lines)
+        published_mlp.add(run_dir / 'tables.csv', lines)
         ours = mlp_results.grid(lines, base, configs)
         paper = published_mlp.table(base, configs)
         print(f'{base}, {kind}: {mlp_results.compare(ours, paper)}', flush=True)

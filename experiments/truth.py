@@ -33,6 +33,7 @@ from aen import datasets
 from aen import exploration
 from aen import files
 from aen import outcome
+from aen import runs
 from aen import search
 from aen import spaces
 from experiments import launch
@@ -266,7 +267,10 @@ def summary(rows: Sequence[dict[str, object]]) -> str:
 
 def main(_: Sequence[str]) -> None:
   """Asks everything that has not been answered yet."""
-  path = pathlib.Path(_OUT.value) / 'truth.csv'
+  asks = (_BASE, _NUM_TRAIN, _EPOCHS, _TOP, _RETRAIN_SEEDS)
+  config = {holder.name: holder.value for holder in asks}
+  out = runs.open_run(_OUT.value, {'experiment': 'truth', **config})
+  path = out / 'truth.csv'
   rows: list[dict[str, object]] = list(read(path))
   known = {(row['kind'], row['subject'], row['seed']) for row in rows}
   asked = questions(_NUM_SEEDS.value, _NUM_SHUFFLED.value, _GAINS.value)

@@ -155,10 +155,10 @@ def test_a_child_is_trained_as_by_hand(optimizer):
   result = children.train_child(jax.random.key(5), {}, data(), config)
   np.testing.assert_allclose(result.train_loss, losses, rtol=1e-4)
   best = int(result.validation_accuracy.argmax())
-  if best == recipe.epochs - 1:  # then these are the last parameters
-    np.testing.assert_allclose(
-      result.params['head']['kernel'], params['head', 'kernel'], atol=1e-4
-    )
+  assert best == recipe.epochs - 1  # so these are the last parameters
+  np.testing.assert_allclose(
+    result.params['head']['kernel'], params['head', 'kernel'], atol=1e-4
+  )
   assert losses[-1] < losses[0]
 
 

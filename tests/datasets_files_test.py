@@ -118,12 +118,18 @@ def test_made_rot_mnist_is_disjoint_and_named_so(use_tiny, tmp_path):
 
 def test_swapped_rot_mnist(use_tiny, tmp_path):
   tiny = use_tiny('rot_mnist', counts=(12, 30))
-  swapped = dataclasses.replace(tiny, arrange=readers.swap)
+  swapped = dataclasses.replace(tiny, counts=(30, 12), arrange=readers.swap)
   places = finding.Places(tmp_path)
   standard = finding.find(tiny, None, places).parts
   published = finding.find(swapped, None, places).parts
   np.testing.assert_array_equal(published.train.images, standard.test.images)
   assert len(published.test) == 12
+
+
+@pytest.mark.parametrize('name', ['rot_mnist', 'rot_mnist_made'])
+def test_swapped_sets_have_swapped_counts(name):
+  counts = sources.SOURCES[name].counts
+  assert sources.SOURCES[f'{name}/swapped'].counts == counts[::-1]
 
 
 def test_wrong_checksum(use_tiny, tmp_path):

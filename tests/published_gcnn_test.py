@@ -120,7 +120,7 @@ def test_contrasts_lay_the_same_data_side_by_side():
   def row(accuracy, symmetries, augmentations, size):
     return gcnn_results.Row(
       *('kmnist', 'he', symmetries, augmentations, size),
-      *(1, 2, 3, 1250, 1, None, accuracy, None, 1.0),
+      *(1, 10, 2, 3, 1250, 1, None, accuracy, None, 1.0),
     )
 
   rows = [

@@ -12,6 +12,7 @@ from aen import children
 from aen import landscapes
 from aen import recipes
 from aen import strategies
+from aen import tables
 from experiments import mlp_searches
 from tests import launchers
 
@@ -48,6 +49,20 @@ def test_the_top_networks_are_the_best_seen_each_once():
   assert found == [1, 2]
   names = [landscape.names(network) for network in found]
   assert names == [('rotation',), ('vertical_flip',)]
+
+
+def test_lines_are_added_to_those_of_other_data(launcher, tmp_path):
+  published, path = launcher.published_mlp, tmp_path / 'tables.csv'
+
+  def line(dataset, seconds):
+    return published.Line(
+      'plain', tables.Judged(dataset, '', 0, 9, 0.5, 0.5, 0.5, seconds)
+    )
+
+  published.add(path, [line('g_mnist/aug0', 1.0), line('g_mnist/aug1', 1.0)])
+  published.add(path, [line('g_mnist/aug1', 2.0), line('g_mnist/aug2', 2.0)])
+  seconds = [each.child.seconds for each in published.read(path)]
+  assert seconds == [1.0, 2.0, 2.0]
 
 
 def few_images(name):
@@ -107,6 +122,18 @@ def test_results_count_as_known(launcher, small, capsys, monkeypatch):
   said = capsys.readouterr().out.splitlines()
   assert len(said) == 2
   assert all(line.endswith('the same') for line in said)
+
+  path = small / 'results/tables.csv'
+  told = path.read_text()
+  path.write_text(told.replace(',0.', ',0.0'))
+  with flagsaver.flagsaver(verify=1), pytest.raises(SystemExit):
+    launcher.main([])
+  path.write_text(told)
+  with (
+    flagsaver.flagsaver(num_seeds=2, stage=['landscapes']),
+    pytest.raises(ValueError, match='has landscapes of 1 seeds'),
+  ):
+    launcher.main([])
 
   def refuse(*_, **__):
     raise AssertionError('trained again')

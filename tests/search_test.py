@@ -283,6 +283,49 @@ def test_every_strategy_searches(strategy):
     assert entry.search == by_network[entry.network].search
 
 
+def test_halving_trains_the_best_on_and_no_other():
+  """Four networks for one epoch, the better two for two, the best for four."""
+  trained = []
+
+  def evaluate(requests, epochs):
+    trained.append((epochs, sorted(network for network, _ in requests)))
+    curve = [0.2, 0.4, 0.6, 0.8][:epochs]
+    return [
+      results.Record(
+        key=results.ChildKey(str(network), 'data', 'recipe', seed),
+        symmetries='',
+        num_weights=1,
+        train_loss=(0.0,) * epochs,
+        validation_accuracy=tuple(x + network / 100 for x in curve),
+        validation_loss=(0.0,) * epochs,
+        test_accuracy=(),
+        few_test_accuracy=(),
+        diverged=False,
+        seconds=1.0,
+      )
+      for network, seed in requests
+    ]
+
+  space = spaces.mlp_space((6, 6), 2, FLIPS)
+  config = exploration.SearchConfig(recipes.Recipe(epochs=4), 'halving')
+  explored = exploration.explore(space, evaluate, config)
+  lengths = {
+    n: len(r[0].validation_accuracy) for n, r in explored.records.items()
+  }
+  assert lengths == {
+    0: 4,
+    1: 1,
+    2: 2,
+    3: 4,
+  }  # 0 is what others are compared with
+  assert max(explored.trace, key=lambda step: step.value).state == 3
+  assert trained[0] == (4, [0])
+  asked = [
+    (epochs, network) for epochs, some in trained[1:] for network in some
+  ]
+  assert sorted(asked) == [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (4, 3)]
+
+
 @pytest.mark.parametrize(
   ('change', 'message'),
   [
@@ -359,17 +402,25 @@ def test_no_symmetry_is_a_verdict():
 @pytest.mark.slow
 def test_the_test_images_are_touched_only_at_the_end():
   images, labels = flipped_images()
-  seen = found()
-  other = aen.discover(
-    images,
-    labels,
-    test_images=images[::-1],
-    test_labels=(labels[::-1] + 1) % 4,
-    symmetries=FLIPS,
-    head='invariant',
-    **OPTIONS,
+  test_images, test_labels = flipped_images(60, seed=5)
+
+  def searched(test_labels):
+    return aen.discover(
+      images,
+      labels,
+      test_images=test_images,
+      test_labels=test_labels,
+      symmetries=FLIPS,
+      head='invariant',
+      **OPTIONS,
+    )
+
+  right, wrong = searched(test_labels), searched((test_labels + 1) % 4)
+  assert wrong.best.accuracy < 0.5 < right.best.accuracy
+  assert (wrong.ranking, wrong.trace) == (right.ranking, right.trace)
+  jax.tree.map(
+    np.testing.assert_array_equal, wrong.best.variables, right.best.variables
   )
-  assert other.best.accuracy < 0.5 < seen.best.accuracy
 
 
 def test_gains_and_their_intervals():

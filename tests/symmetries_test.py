@@ -158,6 +158,27 @@ def test_an_edited_function_is_another_symmetry():
   assert aen.Symmetry('a', once) != aen.Symmetry('a', twice)
 
 
+def test_methods_differ_by_their_owner_and_functions_by_keyword_defaults():
+  class Shift:
+    def __init__(self, step):
+      self.step = step
+
+    def move(self, x):
+      return np.roll(x, self.step, axis=0)
+
+  def make(step):
+    def move(x, *, by=step):
+      return np.roll(x, by, axis=0)
+
+    return aen.Symmetry('move', move)
+
+  one, two = Shift(1), Shift(2)
+  assert aen.Symmetry('move', one.move) == aen.Symmetry('move', one.move)
+  assert aen.Symmetry('move', one.move) != aen.Symmetry('move', two.move)
+  assert make(1) == make(1)
+  assert make(1) != make(2)
+
+
 def test_symmetries_are_equal_by_name():
   first = aen.Symmetry('mine', lambda x: x[::-1])
   again = aen.Symmetry('mine', lambda x: x[::-1])

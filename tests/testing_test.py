@@ -73,6 +73,16 @@ def test_tolerance_follows_the_precision():
   )
 
 
+def test_whole_numbers_must_be_right():
+  def fn(x):
+    y = np.full(x.shape, 25)
+    y[:, 0, 0] = 24
+    return y
+
+  with pytest.raises(AssertionError, match='tolerance 0'):
+    aen.assert_equivariant(fn, ('rotation',), (4, 4), (4, 4))
+
+
 def test_channels_are_carried_along():
   x = np.random.default_rng(0).random((2, 4, 4, 3))
   aen.assert_equivariant(

@@ -56,18 +56,18 @@ def find(
 ) -> Found:
   """Returns a data set from the first place that has it.
 
-  Raw files come first, then a partial file if that is accepted, then what TFDS
-  has prepared, then a download.
+  Raw files come first, then what TFDS has prepared, then a partial file if that
+  is accepted, then a download.
   """
   paths = _raw_paths(source, places)
   if paths is not None:
     return Found(source.arrange(_read(source, paths)))
-  partial = _partial_path(source, places)
-  if partial and places.partial:
-    return Found(_check(source, source.read_partial(partial)), partial=True)
   parts = tfds_files.read_prepared(source, config, places.data_dir)
   if parts is not None:
     return Found(_check(source, parts, whole=True))
+  partial = _partial_path(source, places)
+  if partial and places.partial:
+    return Found(_check(source, source.read_partial(partial)), partial=True)
   paths = _download(source, places, partial)
   return Found(source.arrange(_read(source, paths)))
 
@@ -113,7 +113,7 @@ def _check(source: sources.Source, parts: Parts, whole: bool = False) -> Parts:
     )
   counts = tuple(len(side) for side in sides)
   expected = source.counts
-  if whole and sorted(counts) != sorted(expected):  # some sets are swapped
+  if whole and counts != expected:
     raise ValueError(
       f'{source.name}: expected {expected[0]} training and {expected[1]} test'
       f' images, got {counts[0]} and {counts[1]}; remove this incomplete copy'

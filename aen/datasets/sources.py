@@ -251,11 +251,17 @@ _TABLE = (
   _ROT_MNIST,
   # The published experiments train on the large file and test on the small.
   dataclasses.replace(
-    _ROT_MNIST, name='rot_mnist/swapped', arrange=readers.swap
+    _ROT_MNIST,
+    name='rot_mnist/swapped',
+    counts=_ROT_MNIST.counts[::-1],
+    arrange=readers.swap,
   ),
   _ROT_MNIST_MADE,
   dataclasses.replace(
-    _ROT_MNIST_MADE, name='rot_mnist_made/swapped', arrange=readers.swap
+    _ROT_MNIST_MADE,
+    name='rot_mnist_made/swapped',
+    counts=_ROT_MNIST_MADE.counts[::-1],
+    arrange=readers.swap,
   ),
   Source(
     name='sign_language_mnist',

@@ -1,6 +1,6 @@
-"""Strategies that go through a list: exhaustive, random, successive halving.
+"""Strategies that go through a list: exhaustive and random.
 
-Legend: K bits, R networks, P proposals of a round, N candidates.
+Legend: K bits, R networks, P proposals of a round.
 """
 
 from collections.abc import Callable
