@@ -79,7 +79,13 @@ def read(path: pathlib.Path) -> list[Row]:
   if not path.exists():
     return []
   with open(path, newline='', encoding='utf-8') as file:
-    return [_row(stored) for stored in csv.DictReader(file)]
+    stored = csv.DictReader(file)
+    if missing := _FIELDS.keys() - set(stored.fieldnames or ()):
+      raise ValueError(
+        f'{path} lacks the column {min(missing)!r}: another version wrote it;'
+        ' delete it, the memo beside it knows all that was trained'
+      )
+    return [_row(line) for line in stored]
 
 
 def _row(stored: dict[str, str]) -> Row:

@@ -130,3 +130,10 @@ def test_contrasts_lay_the_same_data_side_by_side():
   ]
   *_, last = gcnn_results.contrasts(rows)
   assert last == '| kmnist | he | 90.00 |  | 90.00 |  |  | 1.2 |'
+
+
+def test_a_file_of_another_version_is_refused(tmp_path):
+  path = tmp_path / 'published_gcnn.csv'
+  path.write_text('dataset,size\ndigits,small\n')
+  with pytest.raises(ValueError, match="lacks the column 'augmentations'"):
+    gcnn_results.read(path)
