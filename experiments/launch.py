@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import shlex
+import signal
 import sys
 
 from absl import app
@@ -94,7 +95,8 @@ def _be_quiet() -> None:
 
 @contextlib.contextmanager
 def resumable() -> Iterator[None]:
-  """Ctrl-C ends a run with the command that goes on with it."""
+  """Ctrl-C or `kill` ends a run with the command that goes on with it."""
+  before = signal.signal(signal.SIGTERM, signal.default_int_handler)
   try:
     yield
   except KeyboardInterrupt:
@@ -104,3 +106,5 @@ def resumable() -> Iterator[None]:
     command = ' '.join(['python', *program, *map(shlex.quote, words)])
     print(f'\nstopped; to go on where it was: {command}', file=sys.stderr)
     sys.exit(130)
+  finally:
+    signal.signal(signal.SIGTERM, before)

@@ -2,10 +2,14 @@
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
+
+from experiments import launch
 
 ROOT = pathlib.Path(__file__).parents[1]
 LAUNCHERS = sorted(
@@ -68,3 +72,24 @@ def test_every_core_is_a_device_unless_the_user_says_otherwise(asked):
   )
   cores = min(8, len(os.sched_getaffinity(0)))
   assert int(run.stdout) == (asked or cores)
+
+
+def test_kill_is_as_gentle_as_ctrl_c(monkeypatch, capsys):
+  kept = []
+
+  def work():
+    with launch.resumable():
+      try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+      finally:
+        kept.append('what was finished')
+
+  monkeypatch.setattr('sys.argv', ['search.py', '--run_dir=a b'])
+  before = signal.getsignal(signal.SIGTERM)
+  with pytest.raises(SystemExit) as stop:
+    work()
+  assert stop.value.code == 130
+  assert kept
+  assert 'to go on where it was: python' in capsys.readouterr().err
+  assert signal.getsignal(signal.SIGTERM) == before
