@@ -136,9 +136,9 @@ def train_child(
     return _losses(logits, batch.labels).mean()
 
   def step(
-    carry: tuple[Any, Any], inputs: tuple[jax.Array, jax.Array]
+    carry: tuple[Any, Any], inputs: tuple[jax.Array, jax.Array, jax.Array]
   ) -> tuple[Any, jax.Array]:
-    (params, slots), (rows, key) = carry, inputs
+    (params, slots), (rows, key, rate) = carry, inputs
     augment_key, dropout_key = jax.random.split(key)
     images = data.train.images[rows]
     if mask is not None:
@@ -152,8 +152,9 @@ def train_child(
   def epoch(child: _Child, number: jax.Array) -> tuple[_Child, ChildResult]:
     order = _order(order_key, number, len(data.train.labels), recipe)
     keys = jax.random.split(jax.random.fold_in(noise_key, number), len(order))
+    rates = rate * _shares(recipe, number, len(order))
     (params, slots), losses = lax.scan(
-      step, (child.params, child.slots), (order, keys)
+      step, (child.params, child.slots), (order, keys, rates)
     )
     child = _keep_if_finite(child, params, slots)
     measured = _measure(child, index, data, model, losses.mean())
@@ -219,6 +220,12 @@ def _order(
   key = jax.random.fold_in(key, epoch if recipe.fresh_order else 0)
   order = jax.random.permutation(key, num_images)
   return order[: steps * recipe.batch_size].reshape(steps, -1)
+
+
+def _shares(recipe: recipes.Recipe, epoch: jax.Array, steps: int) -> jax.Array:
+  """Returns what is left of the learning rate in each step of an epoch."""
+  over = (epoch + jnp.arange(steps) / steps) / recipe.epochs
+  return recipes.SCHEDULES[recipe.schedule](over)
 
 
 def _noise(model: nn.Module, key: jax.Array) -> dict[str, Any]:

@@ -212,9 +212,11 @@ def _floats(curve: jax.Array | np.ndarray | None) -> tuple[float, ...]:
 
 def recipe_key(recipe: recipes.Recipe) -> str:
   """Returns the part of a memo key that says how children are trained."""
+  fields = dataclasses.asdict(recipe)
+  if recipe.schedule == recipes.Recipe.schedule:
+    del fields['schedule']  # so that memos older than it stay known
   return json.dumps(
-    {'version': recipes.RECIPE_VERSION, **dataclasses.asdict(recipe)},
-    sort_keys=True,
+    {'version': recipes.RECIPE_VERSION, **fields}, sort_keys=True
   )
 
 

@@ -36,6 +36,16 @@ INITIALIZERS: Mapping[str, initializers.Initializer] = types.MappingProxyType(
   }
 )
 
+# What is left of the learning rate when a part of training, 0 to 1, is over.
+SCHEDULES: Mapping[str, Callable[[jax.Array], jax.Array]] = (
+  types.MappingProxyType(
+    {
+      'constant': jnp.ones_like,
+      'cosine': lambda over: (1 + jnp.cos(jnp.pi * over)) / 2,
+    }
+  )
+)
+
 # What makes an epoch, and a network, the best one. The likelihood, exp(-loss),
 # is the geometric mean of the probabilities given to the right classes; it is
 # less noisy than counting right answers.
@@ -57,6 +67,7 @@ class Recipe:
     fresh_order: Whether every epoch has an order of its own, or all the first
       one's, as in the published code.
     criterion: What the best epoch is best in, one of `CRITERIA`.
+    schedule: A name in `SCHEDULES`: what becomes of the learning rate.
   """
 
   epochs: int = 4
@@ -67,6 +78,7 @@ class Recipe:
   initializer: str = 'fan_in'
   fresh_order: bool = True
   criterion: str = 'accuracy'
+  schedule: str = 'constant'
 
   def __post_init__(self) -> None:
     for name in ('epochs', 'batch_size'):
@@ -75,6 +87,7 @@ class Recipe:
       ('optimizer', OPTIMIZERS),
       ('initializer', INITIALIZERS),
       ('criterion', CRITERIA),
+      ('schedule', SCHEDULES),
     ):
       if getattr(self, name) not in known:
         raise ValueError(

@@ -139,12 +139,12 @@ def contrasts(gathered: Sequence[Network]) -> Iterator[str]:
   names = [name for name in names if (name, _FOUND + _WIDE) in honest]
 
   def difference(better: str, worse: str, suffix: str = '') -> str:
-    gains = [
-      honest[name + suffix, better] - honest[name + suffix, worse]
-      for name in names
-    ]
-    mean, margin = mlp_results.paired(gains)
-    return f'{mean:+.2f} ({mean - margin:+.2f} … {mean + margin:+.2f})'
+    return mlp_results.with_interval(
+      [
+        honest[name + suffix, better] - honest[name + suffix, worse]
+        for name in names
+      ]
+    )
 
   yield '## Is it the symmetry, or the smaller number of weights?'
   yield ''

@@ -4,8 +4,9 @@ In turn: the tables of networks with one symmetry ('tables'); every network of
 the twelve data sets Aug0 to Aug5 of both bases ('landscapes'); the paper's
 search on each ('searches'); the networks that it found, the best of all, and
 those that the data were made with, trained at the paper's size ('networks');
-and the same with as many weights as a plain network, with an invariant head,
-and on images moved by exact symmetries ('lessons').
+those that it found by other recipes, up to ours ('recipes'); and the first one
+with as many weights as a plain network, with an invariant head, and on images
+moved by exact symmetries ('lessons').
 
   python -m experiments.reproduce --raw_dir=path/to/files
 
@@ -50,10 +51,18 @@ from experiments import place_flags
 from experiments import published_mlp
 from experiments.published_mlp import Line
 
+_STAGES = [
+  'tables',
+  'landscapes',
+  'searches',
+  'networks',
+  'recipes',
+  'lessons',
+]
 _STAGE = flags.DEFINE_multi_enum(
   'stage',
-  ['tables', 'landscapes', 'searches', 'networks', 'lessons'],
-  ['tables', 'landscapes', 'searches', 'networks', 'lessons'],
+  _STAGES,
+  _STAGES,
   'What to do, in this order.',
 )
 _BASE = flags.DEFINE_multi_enum(
@@ -91,6 +100,7 @@ class Workshop:
     name: str,
     networks: dict[str, Sequence[str]],
     num_seeds: int | None = None,
+    recipe: aen.Recipe | None = None,
     **options: object,
   ) -> list[Line]:
     """Trains networks, by their roles, at the paper's size."""
@@ -101,7 +111,7 @@ class Workshop:
         name,
         list(networks.values()),
         seeds,
-        published_mlp.RECIPE,
+        recipe or published_mlp.RECIPE,
         self.memo,
         place_flags.places(),
         watch,
@@ -272,15 +282,29 @@ def chosen(workshop: Workshop, name: str) -> dict[str, Sequence[str]]:
   found = mlp_searches.top_networks(
     trace(workshop, landscape), landscape, _TOP.value
   )
-  best = np.argsort(-landscape.values('validation'), kind='stable')
   roles = {f'search {i}': n for i, n in enumerate(found, start=1)}
-  roles |= {f'best {i}': int(n) for i, n in enumerate(best[: _TOP.value], 1)}
+  roles['best'] = int(landscape.values('validation').argmax())
   return {
     **{role: landscape.names(network) for role, network in roles.items()},
     'paper': published_mlp.found()[name].symmetries.split(),
     'generating': datasets.CONFIGS[config].symmetries,
     'plain': (),
   }
+
+
+def make_recipes(workshop: Workshop) -> None:
+  """What was found, trained by other recipes."""
+  lines: list[Line] = []
+  for name in _searched():
+    roles = chosen(workshop, name)
+    for title, recipe in published_mlp.RECIPES.items():
+      asked = {'search 1': roles['search 1']}
+      if title == published_mlp.OURS:
+        asked = {r: n for r, n in roles.items() if r.startswith('search ')}
+        asked['plain'] = ()
+      found = workshop.measure(name, asked, recipe=recipe)
+      lines += [Line(f'{line.role}, {title}', line.child) for line in found]
+    workshop.write('recipes', lines)
 
 
 def make_lessons(workshop: Workshop) -> None:
@@ -311,6 +335,7 @@ STAGES = {
   'landscapes': make_landscapes,
   'searches': make_searches,
   'networks': make_networks,
+  'recipes': make_recipes,
   'lessons': make_lessons,
 }
 

@@ -47,6 +47,13 @@ _FRESH_ORDER = flags.DEFINE_bool(
   "Whether the images' order is new in every epoch, or, as in the published"
   " code, the first epoch's.",
 )
+_SCHEDULE = flags.DEFINE_enum(
+  'schedule',
+  recipes.Recipe.schedule,
+  list(recipes.SCHEDULES),
+  'What becomes of the learning rate: as it is to the end, as in the paper, or'
+  ' down to nothing along half a cosine.',
+)
 _CRITERION = flags.DEFINE_enum(
   'criterion',
   'likelihood',
@@ -74,6 +81,7 @@ def make_recipe(num_images: int) -> recipes.Recipe:
     initializer=_INITIALIZER.value,
     fresh_order=_FRESH_ORDER.value,
     criterion=_CRITERION.value,
+    schedule=_SCHEDULE.value,
     **given,
   )
 

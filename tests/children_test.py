@@ -10,6 +10,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import aen
@@ -76,7 +77,7 @@ def train(networks, seeds, recipe=None, *, options=None, **kwargs):
   )
 
 
-def numpy_child(seed, recipe, examples):
+def numpy_child(seed, recipe, examples, rate):
   """A dense two-layer network trained by hand: the oracle."""
   model = aen.EquivariantMLP(
     (), CLASSES, (SIDE, SIDE), ((4, 4),), kernel_init=_uniform()
@@ -105,7 +106,7 @@ def numpy_child(seed, recipe, examples):
       x = np.asarray(examples.images, np.float64)[rows].reshape(len(rows), -1)
       loss, gradients = numpy_loss(params, x, np.asarray(examples.labels)[rows])
       epoch_losses.append(loss)
-      step += 1
+      now, step = float(rate(step)), step + 1
       for name, gradient in gradients.items():
         if recipe.optimizer == 'sgd':
           first[name] = recipe.momentum * first[name] + gradient
@@ -116,7 +117,7 @@ def numpy_child(seed, recipe, examples):
           update = (first[name] / (1 - 0.9**step)) / (
             np.sqrt(second[name] / (1 - 0.999**step)) + 1e-8
           )
-        params[name] = params[name] - recipe.learning_rate * update
+        params[name] = params[name] - now * update
     losses.append(np.mean(epoch_losses))
   return model, losses, params
 
@@ -145,18 +146,28 @@ def _uniform():
   return recipes.INITIALIZERS['fan_in']
 
 
+@pytest.mark.parametrize('schedule', ['constant', 'cosine'])
 @pytest.mark.parametrize('optimizer', ['adam', 'sgd'])
-def test_a_child_is_trained_as_by_hand(optimizer):
+def test_a_child_is_trained_as_by_hand(optimizer, schedule):
   recipe = recipes.Recipe(
-    epochs=3, batch_size=10, optimizer=optimizer, learning_rate=0.02
+    epochs=3,
+    batch_size=10,
+    optimizer=optimizer,
+    learning_rate=0.02,
+    schedule=schedule,
   )
-  model, losses, _ = numpy_child(5, recipe, data().train)
+  steps = recipe.epochs * (len(data().train.labels) // recipe.batch_size)
+  rate = {
+    'constant': optax.constant_schedule(0.02),
+    'cosine': optax.cosine_decay_schedule(0.02, steps),
+  }[schedule]
+  model, losses, _ = numpy_child(5, recipe, data().train, rate)
   config = children.ChildConfig(model, recipe, return_params=True)
   result = children.train_child(jax.random.key(5), {}, data(), config)
   np.testing.assert_allclose(result.train_loss, losses, rtol=1e-4)
   best = int(result.validation_accuracy.argmax())  # whose parameters these are
   until_then = dataclasses.replace(recipe, epochs=best + 1)
-  _, _, params = numpy_child(5, until_then, data().train)
+  _, _, params = numpy_child(5, until_then, data().train, rate)
   np.testing.assert_allclose(
     result.params['head']['kernel'], params['head', 'kernel'], atol=1e-4
   )
@@ -324,6 +335,7 @@ def test_the_published_initialiser_is_none_of_convolutions():
     ({'optimizer': 'lion'}, 'optimizer must be one of adam, sgd, got'),
     ({'initializer': 'x'}, 'initializer must be one of fan_in'),
     ({'criterion': 'x'}, 'criterion must be one of accuracy, likelihood'),
+    ({'schedule': 'x'}, 'schedule must be one of constant, cosine'),
     ({'learning_rate': float('nan')}, 'learning_rate must be positive'),
     ({'momentum': 1.0}, r'momentum must be in \[0, 1\), got 1.0'),
   ],

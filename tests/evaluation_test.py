@@ -33,3 +33,10 @@ def test_batches_leave_no_device_idle(
   monkeypatch.setattr(jax, 'devices', lambda: devices)
   evaluate([(0, seed) for seed in range(children)])
   assert trained == [(size, num_devices) for size in sizes]
+
+
+def test_memos_from_before_there_were_schedules_stay_known():
+  first = aen.Recipe()
+  assert 'schedule' not in evaluation.recipe_key(first)
+  cosine = aen.Recipe(schedule='cosine')
+  assert '"schedule": "cosine"' in evaluation.recipe_key(cosine)

@@ -71,13 +71,21 @@ def test_each_protocol_chooses_by_its_own_numbers():
   searched = [
     *lines(data, 'search 1', 'rotation', [0.6], [0.5], [0.7]),
     *lines(data, 'search 2', 'vertical_flip', [0.7], [0.4], [0.6]),
-    *lines(data, 'best 1', 'horizontal_flip', [0.9], [0.9], [0.9]),
+    *lines(data, 'best', 'horizontal_flip', [0.9], [0.9], [0.9]),
   ]
   singles = [
     *lines(data, 'plain', '', [0.9], [0.1], [0.2]),
     *lines(data, 'rotation', 'rotation', [0.6], [0.5], [0.3]),
   ]
-  (row,) = mlp_results.found(singles, searched)
+  better = [
+    *lines(data, 'plain, our recipe', '', [0.99], [0.9], [0.9]),
+    *lines(data, 'search 1, fan-in', 'rotation', [0.99], [0.9], [0.9]),
+    *lines(data, 'search 1, our recipe', 'rotation', [0.8], [0.5], [0.7]),
+    *lines(data, 'search 2, our recipe', 'rotation', [0.7], [0.9], [0.9]),
+  ]
+  assert mlp_results.found(singles, searched)[0].better is None
+  (row,) = mlp_results.found(singles, searched, better)
+  assert row.better.role == 'search 1, our recipe'
   assert row.paper == 69.4
   assert row.published.role == 'search 2'
   assert row.honest.role == 'search 1'

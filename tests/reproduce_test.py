@@ -115,7 +115,13 @@ def test_results_count_as_known(launcher, small, capsys, monkeypatch):
   }
   with open(small / 'results/networks.csv', newline='') as file:
     roles = [row['role'] for row in csv.DictReader(file)]
-  assert roles == ['search 1', 'best 1', 'paper', 'generating', 'plain']
+  assert roles == ['search 1', 'best', 'paper', 'generating', 'plain']
+  with open(small / 'results/recipes.csv', newline='') as file:
+    roles = [row['role'] for row in csv.DictReader(file)]
+  assert roles == [
+    *('search 1, sgd', 'search 1, fan-in', 'search 1, fan-in, fresh order'),
+    *('search 1, our recipe', 'plain, our recipe'),
+  ]
   capsys.readouterr()
   with flagsaver.flagsaver(verify=2):
     launcher.main([])
