@@ -7,9 +7,11 @@ from matplotlib import axes
 from matplotlib import figure
 import numpy as np
 
+from aen import dqn
 from aen import landscapes
 from aen import strategies
 from aen.report import style
+from experiments import mlp_searches
 from experiments import published_mlp
 
 
@@ -97,6 +99,43 @@ def _search(
     label=f'best of all {len(landscape)}',
   )
   style.tidy(ax, name, 'networks trained', 'validation accuracy (%)')
+
+
+def curves(
+  found: Mapping[str, tuple[strategies.Trace, landscapes.Landscape]],
+) -> figure.Figure:
+  """Draws the mean accuracy of the steps made with each ε, as in the paper.
+
+  Args:
+    found: What was proposed, and the landscape that was searched.
+  """
+  bases = [*dict.fromkeys(name.split('/')[0] for name in found)]
+  drawn = style.sheet(4.2 * len(bases), 3.6)
+  config = dqn.DQNConfig()
+  for ax, base in zip(
+    drawn.subplots(1, len(bases), squeeze=False).flat, bases, strict=True
+  ):
+    names = [name for name in found if name.startswith(f'{base}/')]
+    for name, color in zip(names, style.QUALITATIVE, strict=False):
+      levels, means = mlp_searches.means(found[name][0], config)
+      places = [config.epsilons.index(round(float(e), 6)) for e in levels]
+      label = name.split('/')[1]
+      ax.plot(places, 100 * means, '.-', color=color, label=label)
+      ax.annotate(
+        label,
+        (places[-1], 100 * means[-1]),
+        xytext=(5, 0),
+        textcoords='offset points',
+        va='center',
+        fontsize=style.SMALL,
+        color=color,
+      )
+    style.tidy(
+      ax, base, 'ε, share of random actions', 'mean validation accuracy (%)'
+    )
+    ax.set_xticks(range(len(config.epsilons)), map(str, config.epsilons))
+    ax.set_xlim(-0.4, len(config.epsilons) + 0.4)
+  return drawn
 
 
 def spread(

@@ -169,7 +169,14 @@ def searches(
   yield ''
   yield honest(rows)
   yield ''
+  yield (
+    'Networks in the order in which each search met them; and, as the paper'
+    ' draws its searches, the mean accuracy of the steps made with each ε.'
+  )
+  yield ''
   yield '![The twelve searches](results/mlp/searches.png)'
+  yield ''
+  yield '![Mean accuracy at each ε](results/mlp/curves.png)'
   yield ''
   yield from markdown.folded(
     'The four best networks of each search, their weights and accuracies',

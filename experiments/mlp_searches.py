@@ -4,6 +4,7 @@ import pathlib
 
 import numpy as np
 
+from aen import dqn
 from aen import files
 from aen import landscapes
 from aen import strategies
@@ -40,3 +41,22 @@ def top_networks(
   used = order[states[order] != strategies.NO_STATE]
   networks = landscape.index[states[used]].tolist()
   return [*dict.fromkeys(networks)][:count]
+
+
+def epsilons(found: strategies.Trace, config: dqn.DQNConfig) -> np.ndarray:
+  """Returns the ε with which each step was made. float32 [T]."""
+  states = np.concatenate([[0], np.asarray(found.states)])
+  new = np.zeros(len(states), bool)
+  new[np.unique(states, return_index=True)[1]] = True
+  new &= states != strategies.NO_STATE
+  return np.asarray(dqn.epsilon(config, new.cumsum()[:-1]))
+
+
+def means(
+  found: strategies.Trace, config: dqn.DQNConfig
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the mean value of the steps made with each ε, largest ε first."""
+  used = np.asarray(found.states) != strategies.NO_STATE
+  made, values = epsilons(found, config)[used], np.asarray(found.values)[used]
+  levels = np.unique(made)[::-1]
+  return levels, np.array([values[made == level].mean() for level in levels])

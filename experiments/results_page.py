@@ -96,6 +96,7 @@ def mlp_pictures(
     }
     if searched:
       yield folder / 'searches.png', mlp_figures.searches(searched)
+      yield folder / 'curves.png', mlp_figures.curves(searched)
 
 
 def lines(folder: pathlib.Path) -> Iterator[str]:

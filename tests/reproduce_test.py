@@ -9,6 +9,7 @@ import pytest
 
 import aen
 from aen import children
+from aen import dqn
 from aen import landscapes
 from aen import recipes
 from aen import strategies
@@ -49,6 +50,22 @@ def test_the_top_networks_are_the_best_seen_each_once():
   assert found == [1, 2]
   names = [landscape.names(network) for network in found]
   assert names == [('rotation',), ('vertical_flip',)]
+
+
+def test_means_are_taken_of_the_steps_with_the_same_epsilon():
+  trace = strategies.Trace(
+    states=np.array([1, 1, 2, 0, 3, strategies.NO_STATE]),
+    epochs=np.full(6, 2),
+    values=np.array([0.1, 0.3, 0.5, 0.2, 0.6, 9.0], np.float32),
+  )
+  # The empty state counts as seen: ε changes with the second new one.
+  config = dqn.DQNConfig(num_bits=2, epsilons=(1.0, 0.1), models=(2, 9))
+  np.testing.assert_allclose(
+    mlp_searches.epsilons(trace, config), [1, 0.1, 0.1, 0.1, 0.1, 0.1]
+  )
+  levels, means = mlp_searches.means(trace, config)
+  np.testing.assert_allclose(levels, [1, 0.1])
+  np.testing.assert_allclose(means, [0.1, 0.4])
 
 
 def test_lines_are_added_to_those_of_other_data(launcher, tmp_path):
