@@ -37,7 +37,7 @@ def lines(path: pathlib.Path) -> Iterator[str]:
     'What every distinct network of the twelve symmetries is worth on'
     f' {len(found)} data sets: {networks} networks × {seeds} seeds × {epochs}'
     f' epochs, validation and test apart ({children} networks trained,'
-    f' {hours:.1f} core-hours). With it a search for symmetries is a lookup, so'
+    f' {hours:.1f} hours of training). With it a search for symmetries is a lookup, so'
     ' that strategies can be compared in seconds, with error bars.'
   )
   yield ''
@@ -110,7 +110,7 @@ _MEANINGS = {
   'seeds': 'the seeds',
   'validation': 'accuracy after each epoch, 0 to 1: data set, network, seed',
   'test': 'the same on test images',
-  'seconds': 'how long training took',
+  'seconds': 'how long training took; of children side by side, their share',
   'sha256': "each data set's own checksum",
 }
 
