@@ -37,8 +37,8 @@ def lines(path: pathlib.Path) -> Iterator[str]:
     'What every distinct network of the twelve symmetries is worth on'
     f' {len(found)} data sets: {networks} networks × {seeds} seeds × {epochs}'
     f' epochs, validation and test apart ({children} networks trained,'
-    f' {hours:.1f} hours of training). With it a search for symmetries is a lookup, so'
-    ' that strategies can be compared in seconds, with error bars.'
+    f' {hours:.1f} hours of training). With it a search for symmetries is a'
+    ' lookup, so that strategies can be compared in seconds, with error bars.'
   )
   yield ''
   yield from markdown.table(

@@ -74,6 +74,12 @@ _NUM_SEEDS = flags.DEFINE_integer(
 _TOP = flags.DEFINE_integer(
   'top', 4, 'How many networks of a search are trained again.', lower_bound=1
 )
+_RECIPE = flags.DEFINE_multi_enum(
+  'recipe',
+  list(published_mlp.RECIPES),
+  list(published_mlp.RECIPES),
+  "What the stage 'recipes' trains by.",
+)
 _VERIFY = flags.DEFINE_integer(
   'verify', 0, 'Only train so many known children anew.', lower_bound=0
 )
@@ -297,12 +303,12 @@ def make_recipes(workshop: Workshop) -> None:
   lines: list[Line] = []
   for name in _searched():
     roles = chosen(workshop, name)
-    for title, recipe in published_mlp.RECIPES.items():
+    for title in _RECIPE.value:
       asked = {'search 1': roles['search 1']}
       if title == published_mlp.OURS:
         asked = {r: n for r, n in roles.items() if r.startswith('search ')}
         asked['plain'] = ()
-      found = workshop.measure(name, asked, recipe=recipe)
+      found = workshop.measure(name, asked, recipe=published_mlp.RECIPES[title])
       lines += [Line(f'{line.role}, {title}', line.child) for line in found]
     workshop.write('recipes', lines)
 
