@@ -132,6 +132,11 @@ _EXACT = ', exact moves'
 _FOUND = 'search 1'
 
 
+def _seeds(gathered: Sequence[Network], role: str) -> int:
+  """Returns how many seeds all networks of a role have at least."""
+  return min(n.num_seeds for n in gathered if n.role == role)
+
+
 def contrasts(gathered: Sequence[Network]) -> Iterator[str]:
   """Yields what becomes of a gain when one thing is changed."""
   honest = {(n.dataset, n.role): n.honest.mean for n in gathered}
@@ -153,7 +158,9 @@ def contrasts(gathered: Sequence[Network]) -> Iterator[str]:
     ' widened until it has as many weights as the plain one; with an invariant'
     ' head, whose answers do not change when the image is moved; and on data'
     ' moved by exact powers of the generators (`_group`) instead of the'
-    f' published random moves. Averages over {len(names)} data sets.'
+    f' published random moves. Averages over {len(names)} data sets; the'
+    f' networks as they are with {_seeds(gathered, _FOUND)} seeds each, the'
+    f' changed ones with {_seeds(gathered, _FOUND + _WIDE)}.'
   )
   yield ''
   yield from markdown.table(

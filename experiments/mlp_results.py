@@ -42,6 +42,7 @@ class Network:
   dataset: str
   symmetries: str
   weights: int
+  num_seeds: int
   published: Estimate
   honest: Estimate
   validation: Estimate
@@ -58,6 +59,7 @@ def networks(lines: Iterable[Line]) -> list[Network]:
       dataset=dataset,
       symmetries=found[0].child.symmetries,
       weights=found[0].child.weights,
+      num_seeds=len(found),
       **{
         name: estimate([getattr(line.child, name) for line in found])
         for name in ('published', 'honest', 'validation')

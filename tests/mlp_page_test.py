@@ -160,6 +160,7 @@ def test_lessons(pages):
   page = pages['docs/lessons.md']
   assert '| chosen less plain | +20.00 (+20.00 … +20.00) |' in page
   assert 'less plain | +21.00' in page  # with as many weights
+  assert 'as they are with 3 seeds each, the changed ones with 3.' in page
   assert 'both on exactly moved data | +20.00' in page
   assert page.count('| g_fashion_mnist/aug5 |') == 2
 

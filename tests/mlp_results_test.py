@@ -33,6 +33,7 @@ def test_seeds_are_gathered_into_networks():
     lines('a', 'plain', '', [0.5, 0.7], [0.4, 0.4], [0.1, 0.3])
   )
   assert network.weights == 7
+  assert network.num_seeds == 2
   assert network.published.mean == pytest.approx(60)
   assert network.published.spread == pytest.approx(200**0.5)
   assert network.published.standard_error == pytest.approx(10)
