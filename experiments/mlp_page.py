@@ -206,24 +206,23 @@ def _found_row(
 
 def average(rows: Sequence[mlp_results.Found]) -> str:
   """Says how the average of all data sets compares with the paper's."""
-  paper = np.mean([row.paper for row in rows])
-  ours = [
-    f'{np.mean([network.published.mean for network in column]):.2f} by {recipe}'
+  return ' '.join(
+    f"Averaged over {len(column)} data sets, paper's protocol:"
+    f' {np.mean([network.published.mean for _, network in column]):.2f} by'
+    f" {recipe}, the paper's {np.mean([row.paper for row, _ in column]):.2f}."
     for recipe, column in _columns(rows).items()
-  ]
-  return (
-    f"Averaged over the {len(rows)} data sets, paper's protocol:"
-    f" {', '.join(ours)}; the paper's {paper:.2f}."
   )
 
 
-def _columns(rows: Sequence[mlp_results.Found]) -> dict[str, list[Network]]:
-  """Returns what was found, one network a row, by recipe."""
-  columns = {'the published recipe': [row.published for row in rows]}
-  better = [row.better for row in rows if row.better]
-  if len(better) == len(rows):
-    columns[published_mlp.OURS] = better
-  return columns
+def _columns(
+  rows: Sequence[mlp_results.Found],
+) -> dict[str, list[tuple[mlp_results.Found, Network]]]:
+  """Returns what was found, by recipe, with the rows that have it."""
+  columns = {
+    'the published recipe': [(row, row.published) for row in rows],
+    published_mlp.OURS: [(row, row.better) for row in rows if row.better],
+  }
+  return {recipe: column for recipe, column in columns.items() if column}
 
 
 def short_rows(rows: Sequence[mlp_results.Found]) -> Iterator[str]:
@@ -235,13 +234,14 @@ def short_rows(rows: Sequence[mlp_results.Found]) -> Iterator[str]:
   yield ''
   for recipe, column in _columns(rows).items():
     lacking = []
-    for row, network in zip(rows, column, strict=True):
+    for row, network in column:
       short = row.paper - network.published.mean
       error = mlp_results.combined_error(network, row.paper)
       if short > 2 * error:
         errors = f'{short / error:.1f} standard errors'
         lacking.append(f'{row.dataset} (by {short:.1f} points, {errors})')
-    yield f'- by {recipe}: {", ".join(lacking) or "none"}.'
+    found = ', '.join(lacking) or 'none'
+    yield f'- by {recipe}, {len(column)} rows: {found}.'
 
 
 def honest(rows: Sequence[mlp_results.Found]) -> str:

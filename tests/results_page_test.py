@@ -1,6 +1,7 @@
 """The page of results is what the files say."""
 
 import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -61,3 +62,26 @@ def test_the_means_told_are_those_of_the_file(launcher, words, strategy):
   ]
   line = f'| {words} | {" | ".join(cells)} |'
   assert line in (ROOT / 'docs/strategies.md').read_text('utf-8').splitlines()
+
+
+def test_the_readme_tells_the_numbers_of_the_reproduction():
+  page, readme = (
+    (ROOT / name).read_text('utf-8') for name in ('RESULTS.md', 'README.md')
+  )
+  near = re.findall(
+    r'169 cells, mean absolute difference .*? (\S+) points', page
+  )
+  averages = re.findall(
+    r"protocol: (\S+) by [a-z ]+ recipe, the paper's (\S+)\.", page
+  )
+  gain = re.search(
+    r'over the 12 data sets: (\S+) points, 95 % interval (\S+ … \S+) ', page
+  )
+  tables, everything = (
+    next(line for line in readme.splitlines() if line.startswith(start))
+    for start in ("| the paper's tables of MLPs", "| all of the paper's MLP")
+  )
+  assert len(near) == len(averages) == 2
+  assert all(number in tables for number in near)
+  for number in (*averages[0], *averages[1], *gain.groups()):
+    assert number in everything
