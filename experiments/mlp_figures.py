@@ -120,7 +120,7 @@ def curves(
       levels, means = mlp_searches.means(found[name][0], config)
       places = [config.epsilons.index(round(float(e), 6)) for e in levels]
       label = name.split('/')[1]
-      ax.plot(places, 100 * means, '.-', color=color, label=label)
+      ax.plot(places, 100 * means, '.-', color=color)
       ax.annotate(
         label,
         (places[-1], 100 * means[-1]),

@@ -65,6 +65,9 @@ def root(tmp_path_factory):
     }.items():
       role = f'search 1, {title}'
       lines['recipes'] += children(rng, name, role, 'rotation', share + gain)
+    lines['recipes'] += children(
+      *(rng, name, 'plain, our recipe', '', share - 0.18)
+    )
     for role, name_of, gain in (
       ('search 1, as many weights', name, 0.01),
       ('plain, invariant head', name, -0.3),
@@ -152,6 +155,7 @@ def test_causes_are_told_apart(pages):
     'SGD with momentum, as the text says, instead of Adam': '-7.00',
     'initial weights by the fan-in': '+1.00',
     '… and a cosine, which is our recipe': '+3.00',
+    'our recipe, for the plain network': '+2.00',
     'an invariant head': '-5.00',
   }.items():
     cells = ' | '.join([f'{gain} ({gain} … {gain})'] * 2)
