@@ -1,5 +1,7 @@
 """Flags of strategies: of the DQN agent, the paper's values by default."""
 
+from collections.abc import Sequence
+
 from absl import flags
 
 from aen import dqn
@@ -92,12 +94,16 @@ _NUMBERS = {
 }
 
 
+# Which of these flags a strategy other than the agent has.
+_SHARED = {'evolution': ('max_steps',)}
+
+
 def options(strategy: str) -> tuple[tuple[str, object], ...]:
   """Returns the options of a strategy, for `SearchConfig`."""
-  if strategy == 'evolution':
-    return (('max_steps', _NUMBERS['max_steps'].value),)
   if strategy != 'dqn':
-    return ()
+    shared = _SHARED.get(strategy, ())
+    _refuse_others(strategy, shared)
+    return tuple((name, _NUMBERS[name].value) for name in shared)
   models = [int(count) for count in _MODELS.value]
   if len(models) == 1:
     models *= len(_EPSILONS.value)
@@ -108,3 +114,16 @@ def options(strategy: str) -> tuple[tuple[str, object], ...]:
     ('min_replay', _MIN_REPLAY.value),
     *((name, holder.value) for name, holder in _NUMBERS.items()),
   )
+
+
+def _refuse_others(strategy: str, shared: Sequence[str]) -> None:
+  """Raises if the user gave a flag that a strategy would ignore."""
+  for holder in (
+    *(_HIDDEN_SIZES, _EPSILONS, _MODELS, _MIN_REPLAY),
+    *(holder for name, holder in _NUMBERS.items() if name not in shared),
+  ):
+    if not flags.FLAGS[holder.name].using_default_value:
+      raise ValueError(
+        f'--{holder.name} is for --strategy=dqn, got --strategy={strategy};'
+        ' leave one of them out'
+      )

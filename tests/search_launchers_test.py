@@ -80,6 +80,32 @@ def test_search_mlp_with_the_agent(tmp_path, capsys):
   assert 'toggling each choice' in page
 
 
+@pytest.mark.parametrize(
+  ('strategy', 'flag', 'value'),
+  [
+    ('local', 'discount', 0.9),
+    ('evolution', 'epsilons', ['1']),
+    ('exhaustive', 'max_steps', 5),
+  ],
+)
+def test_flags_that_a_strategy_would_ignore_are_refused(strategy, flag, value):
+  launcher = launchers.load('search_mlp')
+  options = launcher.search_flags.agent_flags.options
+  options(strategy)  # the defaults are no offence
+  with (
+    flagsaver.flagsaver(**{flag: value}),
+    pytest.raises(ValueError, match=f'--{flag} is for --strategy=dqn'),
+  ):
+    options(strategy)
+
+
+def test_evolution_shares_a_flag_with_the_agent():
+  launcher = launchers.load('search_mlp')
+  with flagsaver.flagsaver(max_steps=7):
+    options = launcher.search_flags.agent_flags.options('evolution')
+  assert options == (('max_steps', 7),)
+
+
 @pytest.mark.parametrize(('name', 'small'), [s[:2] for s in SEARCHES])
 def test_ctrl_c_prints_the_command_that_goes_on(
   tmp_path, monkeypatch, capsys, name, small
