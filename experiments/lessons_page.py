@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import pathlib
+from typing import NamedTuple
 
 from scipy import stats
 
@@ -35,14 +36,8 @@ def lines(folder: pathlib.Path) -> Iterator[str]:
   if found:
     yield ''
     yield from agreement(found, marks(folder, found))
-  gathered = [
-    network
-    for name in ('networks', 'lessons')
-    for network in mlp_results.networks(
-      published_mlp.read(folder / f'{name}.csv')
-    )
-  ]
-  if any(network.role.endswith(_WIDE) for network in gathered):
+  gathered = changed(folder)
+  if _widened(gathered):
     yield ''
     yield from contrasts(gathered)
 
@@ -132,25 +127,65 @@ _EXACT = ', exact moves'
 _FOUND = 'search 1'
 
 
-def _seeds(gathered: Sequence[Network], role: str) -> int:
-  """Returns how many seeds all networks of a role have at least."""
-  return min(n.num_seeds for n in gathered if n.role == role)
+class Contrast(NamedTuple):
+  """Two networks that differ in what is asked about."""
+
+  better: str
+  worse: str
+  suffix: str = ''  # of the data set
+
+
+_AT_EQUAL_SIZE = 'chosen with as many weights as plain, less plain'
+CONTRASTS = {
+  'chosen less plain': Contrast(_FOUND, PLAIN),
+  _AT_EQUAL_SIZE: Contrast(_FOUND + _WIDE, PLAIN),
+  'chosen with as many weights as plain, less chosen as it is': Contrast(
+    _FOUND + _WIDE, _FOUND
+  ),
+  'chosen less plain, both with an invariant head': Contrast(
+    _FOUND + _INVARIANT, PLAIN + _INVARIANT
+  ),
+  'chosen with an invariant head, less chosen with a dense head': Contrast(
+    _FOUND + _INVARIANT, _FOUND
+  ),
+  'chosen less plain, both on exactly moved data': Contrast(
+    _FOUND + _EXACT, PLAIN + _EXACT, '_group'
+  ),
+}
+
+
+def changed(folder: pathlib.Path) -> list[Network]:
+  """Returns the networks that were found, and what was changed about them."""
+  return [
+    network
+    for name in ('networks', 'lessons')
+    for network in mlp_results.networks(
+      published_mlp.read(folder / f'{name}.csv')
+    )
+  ]
+
+
+def differences(gathered: Sequence[Network]) -> dict[str, dict[str, float]]:
+  """Returns points gained, by what is compared and by data set."""
+  honest = {(n.dataset, n.role): n.honest.mean for n in gathered}
+  return {
+    title: {
+      name: honest[name + suffix, better] - honest[name + suffix, worse]
+      for name in _widened(gathered)
+    }
+    for title, (better, worse, suffix) in CONTRASTS.items()
+  }
+
+
+def _widened(gathered: Sequence[Network]) -> list[str]:
+  """Returns the data sets of which everything is known."""
+  return [n.dataset for n in gathered if n.role == _FOUND + _WIDE]
 
 
 def contrasts(gathered: Sequence[Network]) -> Iterator[str]:
   """Yields what becomes of a gain when one thing is changed."""
   honest = {(n.dataset, n.role): n.honest.mean for n in gathered}
-  names = [*dict.fromkeys(d for d, role in honest if role == _FOUND)]
-  names = [name for name in names if (name, _FOUND + _WIDE) in honest]
-
-  def difference(better: str, worse: str, suffix: str = '') -> str:
-    return mlp_results.with_interval(
-      [
-        honest[name + suffix, better] - honest[name + suffix, worse]
-        for name in names
-      ]
-    )
-
+  names = _widened(gathered)
   yield '## Is it the symmetry, or the smaller number of weights?'
   yield ''
   yield (
@@ -163,32 +198,18 @@ def contrasts(gathered: Sequence[Network]) -> Iterator[str]:
     f' changed ones with {_seeds(gathered, _FOUND + _WIDE)}.'
   )
   yield ''
+  found = differences(gathered)
   yield from markdown.table(
     ['compared', 'difference'],
     [
-      ['chosen less plain', difference(_FOUND, PLAIN)],
-      [
-        'chosen with as many weights as plain, less plain',
-        difference(_FOUND + _WIDE, PLAIN),
-      ],
-      [
-        'chosen with as many weights as plain, less chosen as it is',
-        difference(_FOUND + _WIDE, _FOUND),
-      ],
-      [
-        'chosen less plain, both with an invariant head',
-        difference(_FOUND + _INVARIANT, PLAIN + _INVARIANT),
-      ],
-      [
-        'chosen with an invariant head, less chosen with a dense head',
-        difference(_FOUND + _INVARIANT, _FOUND),
-      ],
-      [
-        'chosen less plain, both on exactly moved data',
-        difference(_FOUND + _EXACT, PLAIN + _EXACT, '_group'),
-      ],
+      [title, mlp_results.with_interval([*each.values()])]
+      for title, each in found.items()
     ],
   )
+  yield ''
+  yield verdict([*found[_AT_EQUAL_SIZE].values()])
+  yield ''
+  yield '![What the chosen network gains](../results/mlp/gains.png)'
   yield ''
   roles = [
     *(PLAIN, _FOUND, _FOUND + _WIDE),
@@ -208,4 +229,23 @@ def contrasts(gathered: Sequence[Network]) -> Iterator[str]:
         for name in names
       ],
     ),
+  )
+
+
+def _seeds(gathered: Sequence[Network], role: str) -> int:
+  """Returns how many seeds all networks of a role have at least."""
+  return min(n.num_seeds for n in gathered if n.role == role)
+
+
+def verdict(gains: Sequence[float]) -> str:
+  """Says whether symmetry helps at equal numbers of weights."""
+  mean, margin = mlp_results.paired(gains)
+  if mean - margin > 0:
+    return (
+      'With as many weights as the plain network the chosen one is still'
+      ' better: it is the symmetry that helps.'
+    )
+  return (
+    'With as many weights as the plain network the chosen one may be no better:'
+    ' it cannot be told from these whether it is the symmetry that helps.'
   )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import textwrap
 
 from matplotlib import axes
 from matplotlib import figure
@@ -116,26 +117,39 @@ def curves(
     drawn.subplots(1, len(bases), squeeze=False).flat, bases, strict=True
   ):
     names = [name for name in found if name.startswith(f'{base}/')]
+    ends = []
     for name, color in zip(names, style.QUALITATIVE, strict=False):
       levels, means = mlp_searches.means(found[name][0], config)
       places = [config.epsilons.index(round(float(e), 6)) for e in levels]
-      label = name.split('/')[1]
       ax.plot(places, 100 * means, '.-', color=color)
-      ax.annotate(
-        label,
-        (places[-1], 100 * means[-1]),
-        xytext=(5, 0),
-        textcoords='offset points',
-        va='center',
-        fontsize=style.SMALL,
-        color=color,
-      )
+      ends.append((places[-1], 100 * means[-1], name.split('/')[1], color))
+    _label_ends(ax, ends)
     style.tidy(
       ax, base, 'ε, share of random actions', 'mean validation accuracy (%)'
     )
     ax.set_xticks(range(len(config.epsilons)), map(str, config.epsilons))
     ax.set_xlim(-0.4, len(config.epsilons) + 0.4)
   return drawn
+
+
+def _label_ends(
+  ax: axes.Axes, ends: Sequence[tuple[float, float, str, str]]
+) -> None:
+  """Writes names beside the ends of lines, none upon another."""
+  low, high = ax.get_ylim()
+  height, free = (high - low) / 22, -np.inf
+  for x, y, name, color in sorted(ends, key=lambda end: end[1]):
+    free = max(y, free)
+    ax.annotate(
+      name,
+      (x, free),
+      xytext=(5, 0),
+      textcoords='offset points',
+      va='center',
+      fontsize=style.SMALL,
+      color=color,
+    )
+    free += height
 
 
 def spread(
@@ -183,4 +197,31 @@ def spread(
     fontsize=style.MEDIUM,
     frameon=False,
   )
+  return drawn
+
+
+def gains(found: Mapping[str, Mapping[str, float]]) -> figure.Figure:
+  """Draws points gained, data set by data set, a panel for each comparison.
+
+  Args:
+    found: By what is compared, and by data set.
+  """
+  columns = min(3, len(found))
+  rows = -(-len(found) // columns)
+  names = [*next(iter(found.values()))]
+  drawn = style.sheet(3.2 * columns, (0.9 + 0.2 * len(names)) * rows)
+  grid = drawn.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+  for ax in grid.flat[len(found) :]:
+    ax.set_visible(False)
+  for ax, (title, each) in zip(grid.flat, found.items(), strict=False):
+    values = [each[name] for name in names]
+    places = range(len(names))
+    ax.axvline(0, color=style.GREY, linewidth=1)
+    ax.axvline(np.mean(values), color=style.BEST, linewidth=1, linestyle='--')
+    ax.plot(values, places, 'o', color=style.BEST, markersize=4)
+    style.tidy(ax, textwrap.fill(title, 34), '', '')
+    ax.set_yticks(places, names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+  for ax in grid[-1]:
+    ax.set_xlabel('points; dashed: mean')
   return drawn

@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import csv
 import pathlib
 
 import numpy as np
 
+from aen import dqn
 from experiments import markdown
 from experiments import mlp_results
 from experiments import published_mlp
+from experiments import stage_times
 from experiments.mlp_results import Network
 from experiments.published_mlp import Line
 
@@ -65,21 +66,22 @@ def sections(folder: pathlib.Path) -> Iterator[str]:
       yield ''
       lessons = published_mlp.read(folder / 'lessons.csv')
       yield from causes([*retrained, *others, *lessons])
+  if either := published_mlp.read(folder / 'halves.csv'):
+    yield ''
+    yield from halves(either)
 
 
 def times(path: pathlib.Path) -> Iterator[str]:
   """Yields how long it took, and where."""
-  if not path.exists():
+  rows = stage_times.read(path)
+  if not rows:
     return
-  with open(path, newline='', encoding='utf-8') as file:
-    rows = list(csv.DictReader(file))
-  minutes = sum(int(row['seconds']) for row in rows) / 60
-  stopped = sum(row['state'] == 'stopped' for row in rows)
+  stopped = sum(row['state'] == stage_times.STOPPED for row in rows)
   machines = ', '.join(dict.fromkeys(row['machine'] for row in rows))
   yield (
-    f'All stages together {minutes:.0f} minutes of processes'
-    f' ([which](results/mlp/{path.name}); those side by side count twice),'
-    f' stopped {stopped} times and gone on with; {machines}.'
+    f'All stages together {stage_times.running(rows) / 60:.0f} minutes'
+    f' ([which](results/mlp/{path.name}); when two ran side by side, their time'
+    f' counts once), stopped {stopped} times and gone on with; {machines}.'
   )
 
 
@@ -171,7 +173,9 @@ def searches(
   yield ''
   yield (
     'Networks in the order in which each search met them; and, as the paper'
-    ' draws its searches, the mean accuracy of the steps made with each ε.'
+    ' draws its searches, the mean accuracy of the steps made with each ε (a'
+    f' search ends after {dqn.DQNConfig().max_steps} steps, some before the'
+    ' last ε).'
   )
   yield ''
   yield '![The twelve searches](results/mlp/searches.png)'
@@ -295,6 +299,35 @@ def causes(lines: Sequence[Line]) -> Iterator[str]:
       rows.append([title, str(len(pairs)), *cells])
   yield from markdown.table(
     ['changed', 'data sets', "paper's protocol", 'honest'], rows
+  )
+
+
+def halves(lines: Sequence[Line]) -> Iterator[str]:
+  """Yields how much easier one half of the test images is."""
+  found = {(n.dataset, n.role): n for n in mlp_results.networks(lines)}
+  first, last = published_mlp.HALVES
+  yield (
+    'Then there are the test images, of which the paper draws 1000 and does not'
+    " say which. Points, paper's protocol, by the last 5000 test images less"
+    ' by the first 5000, the same children; 95 % intervals over data sets:'
+  )
+  yield ''
+  rows = []
+  for base, title in _TITLES.items():
+    cells = [
+      mlp_results.with_interval(
+        [
+          each.published.mean
+          - found[dataset, f'{role}, {first}'].published.mean
+          for (dataset, other), each in found.items()
+          if other == f'{role}, {last}' and dataset.startswith(f'{base}/')
+        ]
+      )
+      for role in ('plain', 'search 1')
+    ]
+    rows.append([title, *cells])
+  yield from markdown.table(
+    ['data', 'the plain network', "the search's first network"], rows
   )
 
 

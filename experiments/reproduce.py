@@ -4,9 +4,10 @@ In turn: the tables of networks with one symmetry ('tables'); every network of
 the twelve data sets Aug0 to Aug5 of both bases ('landscapes'); the paper's
 search on each ('searches'); the networks that it found, the best of all, and
 those that the data were made with, trained at the paper's size ('networks');
-those that it found by other recipes, up to ours ('recipes'); and the first one
-with as many weights as a plain network, with an invariant head, and on images
-moved by exact symmetries ('lessons').
+those that it found by other recipes, up to ours ('recipes'); the first one with
+as many weights as a plain network, with an invariant head, and on images moved
+by exact symmetries ('lessons'); and judged by either half of the test images
+('halves').
 
   python -m experiments.reproduce --raw_dir=path/to/files
 
@@ -19,15 +20,10 @@ page. Do the numbers come again? This trains three children anew:
 
 from collections.abc import Iterator
 from collections.abc import Sequence
-import contextlib
 import csv
 import dataclasses
-import datetime
-import os
 import pathlib
-import platform
 import sys
-import time
 from typing import Any
 
 from absl import flags
@@ -37,7 +33,6 @@ import aen
 from aen import datasets
 from aen import dqn
 from aen import evaluation
-from aen import files
 from aen import landscapes
 from aen import results
 from aen import runs
@@ -49,6 +44,7 @@ from experiments import launch
 from experiments import mlp_searches
 from experiments import place_flags
 from experiments import published_mlp
+from experiments import stage_times
 from experiments.published_mlp import Line
 
 _STAGES = [
@@ -58,6 +54,7 @@ _STAGES = [
   'networks',
   'recipes',
   'lessons',
+  'halves',
 ]
 _STAGE = flags.DEFINE_multi_enum(
   'stage',
@@ -165,33 +162,8 @@ def main(_: Sequence[str]) -> None:
       verify(workshop, _VERIFY.value)
       return
     for stage in _STAGE.value:
-      with clocked(workshop, stage):
+      with stage_times.clocked(known / 'times.csv', stage, _BASE.value):
         STAGES[stage](workshop)
-
-
-@contextlib.contextmanager
-def clocked(workshop: Workshop, stage: str) -> Iterator[None]:
-  """Notes how long a stage took, be it stopped or finished."""
-  started = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
-  start, state = time.perf_counter(), 'stopped'
-  try:
-    yield
-    state = 'finished'
-  finally:
-    seconds = round(time.perf_counter() - start)
-    print(f'{stage}: {state} after {seconds} s', flush=True)
-    if seconds:
-      _note(workshop, f'{started},{stage}', f'{state},{seconds}')
-
-
-def _note(workshop: Workshop, what: str, how: str) -> None:
-  path = workshop.results / 'times.csv'
-  head = 'started,stage,bases,state,seconds,machine\n'
-  text = path.read_text('utf-8') if path.exists() else head
-  bases = ' '.join(_BASE.value)
-  machine = f'{os.cpu_count()} × {platform.machine()}'
-  with files.written_text(path) as file:
-    file.write(f'{text}{what},{bases},{how},{machine}\n')
 
 
 def make_tables(workshop: Workshop) -> None:
@@ -309,22 +281,25 @@ def make_recipes(workshop: Workshop) -> None:
         asked = {r: n for r, n in roles.items() if r.startswith('search ')}
         asked['plain'] = ()
       found = workshop.measure(name, asked, recipe=published_mlp.RECIPES[title])
-      lines += [Line(f'{line.role}, {title}', line.child) for line in found]
+      lines += titled(title, found)
     workshop.write('recipes', lines)
+
+
+def titled(title: str, lines: Sequence[Line]) -> list[Line]:
+  """Says in the role what was changed."""
+  return [Line(f'{line.role}, {title}', line.child) for line in lines]
 
 
 def make_lessons(workshop: Workshop) -> None:
   """Is it the symmetry, or fewer weights? The head? The way data are made?"""
   lines: list[Line] = []
   for name in _searched():
-    roles = chosen(workshop, name)
-    pair = {role: roles[role] for role in ('plain', 'search 1')}
+    pair = _pair(workshop, name)
     for title, kind, options in (
       ('invariant head', name, {'head': 'invariant'}),
       ('exact moves', f'{name}_group', {}),
     ):
-      found = workshop.measure(kind, pair, **options)
-      lines += [Line(f'{line.role}, {title}', line.child) for line in found]
+      lines += titled(title, workshop.measure(kind, pair, **options))
     wide = aen.EquivariantMLP(
       pair['search 1'], in_shape=(28, 28), width_matched=True
     )
@@ -336,6 +311,21 @@ def make_lessons(workshop: Workshop) -> None:
     workshop.write('lessons', lines)
 
 
+def _pair(workshop: Workshop, name: str) -> dict[str, Sequence[str]]:
+  roles = chosen(workshop, name)
+  return {role: roles[role] for role in ('plain', 'search 1')}
+
+
+def make_halves(workshop: Workshop) -> None:
+  """Does it matter which of the test images are looked at?"""
+  lines: list[Line] = []
+  for name in _searched():
+    pair = _pair(workshop, name)
+    for half, title in enumerate(published_mlp.HALVES):
+      lines += titled(title, workshop.measure(name, pair, half=half))
+    workshop.write('halves', lines)
+
+
 STAGES = {
   'tables': make_tables,
   'landscapes': make_landscapes,
@@ -343,6 +333,7 @@ STAGES = {
   'networks': make_networks,
   'recipes': make_recipes,
   'lessons': make_lessons,
+  'halves': make_halves,
 }
 
 

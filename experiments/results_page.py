@@ -97,6 +97,9 @@ def mlp_pictures(
     if searched:
       yield folder / 'searches.png', mlp_figures.searches(searched)
       yield folder / 'curves.png', mlp_figures.curves(searched)
+  gained = lessons_page.differences(lessons_page.changed(folder))
+  if any(gained.values()):
+    yield folder / 'gains.png', mlp_figures.gains(gained)
 
 
 def lines(folder: pathlib.Path) -> Iterator[str]:

@@ -139,6 +139,13 @@ def test_results_count_as_known(launcher, small, capsys, monkeypatch):
     *('search 1, sgd', 'search 1, fan-in', 'search 1, fan-in, fresh order'),
     *('search 1, our recipe', 'plain, our recipe'),
   ]
+  halves = launcher.published_mlp.read(small / 'results/halves.csv')
+  plain = [line.child for line in halves if line.role.startswith('plain, ')]
+  assert len(plain) == len(halves) / 2 == 2
+  # The same child, and halves of 10 images whose mean is all 20.
+  assert len({child.honest for child in plain}) == 1
+  mean = np.mean([child.published for child in plain])
+  assert mean == pytest.approx(plain[0].honest)
   capsys.readouterr()
   with flagsaver.flagsaver(verify=2):
     launcher.main([])

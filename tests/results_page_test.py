@@ -83,5 +83,7 @@ def test_the_readme_tells_the_numbers_of_the_reproduction():
   )
   assert len(near) == len(averages) == 2
   assert all(number in tables for number in near)
-  for number in (*averages[0], *averages[1], *gain.groups()):
+  lessons = (ROOT / 'docs/lessons.md').read_text('utf-8')
+  size = re.search(r'as many .* less plain \| (\S+) (\(.*\)) \|', lessons)
+  for number in (*averages[0], *averages[1], *gain.groups(), *size.groups()):
     assert number in everything
