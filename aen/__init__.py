@@ -6,58 +6,59 @@ The names below load when they are first used, so `import aen` is light.
 import importlib
 from typing import Any
 
-# These two functions have the names of their modules. Binding them here, once
-# and early, keeps `aen.orbits` and `aen.lattice` the functions; inside the
-# package, write `from aen.orbits import join`.
-from aen.lattice import lattice
-from aen.orbits import orbits
-
 __version__ = '0.1.0'
 
+# Rooms and their modules, in the order of imports: each module imports only
+# from those before it. `tests/layering_test.py` reads this.
 _HOMES = {
-  'files': (),
-  'checks': (),
-  'symmetries': ('Symmetry', 'SYMMETRIES', 'group'),
-  'orbits': ('permutation', 'pair', 'join', 'alg1', 'alg2'),
-  'sharing': ('Sharing', 'dense_sharing', 'conv_sharing'),
-  'lattice': ('Lattice', 'distinct_networks'),
-  'landscapes': ('Landscape',),
-  'testing': ('assert_equivariant',),
-  'layers': ('EquivariantDense', 'shared_dense'),
-  'windows': (),
-  'convolutions': ('EquivariantConv', 'shared_conv'),
-  'pooling': ('group_pool', 'spatial_pool'),
-  'conversions': ('expand', 'sharing_variables', 'to_dense'),
-  'networks': ('EquivariantMLP',),
-  'group_cnn': ('GroupCNN',),
-  'datasets': ('load_dataset',),
-  'augmentations': ('AUGMENTATIONS', 'augment', 'augmentation_mask'),
-  'recipes': ('Recipe',),
-  'children': ('train_child', 'train_children'),
-  'spaces': (),
-  'rewards': (),
-  'environment': (),
-  'replay': (),
-  'dqn': (),
-  'strategies': (),
-  'results': ('Results',),
-  'scoring': (),
-  'evaluation': (),
-  'outcome': ('SearchResult',),
-  'runs': (),
-  'survey': (),
-  'tables': (),
-  'exploration': ('SearchConfig',),
-  'search': ('discover',),
+  'io': (),
+  'groups.symmetries': ('Symmetry', 'SYMMETRIES'),
+  'groups.point_group': ('group',),
+  'groups.orbits': ('permutation', 'pair', 'orbits', 'join'),
+  'groups.sharing': ('Sharing', 'dense_sharing', 'conv_sharing'),
+  'groups.lattice': ('Lattice', 'distinct_networks', 'lattice'),
+  'groups.paper': ('alg1', 'alg2'),
+  'nn.testing': ('assert_equivariant',),
+  'nn.dense': ('EquivariantDense', 'shared_dense'),
+  'nn.windows': (),
+  'nn.conv': ('EquivariantConv', 'shared_conv'),
+  'nn.pooling': ('group_pool', 'spatial_pool'),
+  'nn.convert': ('expand', 'sharing_variables', 'to_dense'),
+  'nn.mlp': ('EquivariantMLP',),
+  'nn.group_cnn': ('GroupCNN',),
+  'data.errors': (),
+  'data.draws': (),
+  'data.arrays': (),
+  'data.load': ('load_dataset',),
+  'train.augment': ('AUGMENTATIONS', 'augment', 'augmentation_mask'),
+  'train.recipe': ('Recipe',),
+  'train.child': ('train_child', 'train_children'),
+  'train.store': ('Results',),
+  'train.score': (),
+  'train.evaluate': (),
+  'search.space': (),
+  'search.mlp_space': (),
+  'search.gcnn_space': (),
+  'search.replay': (),
+  'search.agent': (),
+  'search.strategies': (),
+  'search.landscape': ('Landscape',),
+  'search.compare': (),
+  'search.result': ('SearchResult',),
+  'search.survey': (),
+  'search.tables': (),
+  'search.explore': ('SearchConfig',),
+  'search.search': ('discover',),
   'report': (),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
+_ROOMS = tuple(dict.fromkeys(module.split('.')[0] for module in _HOMES))
 
-__all__ = ('__version__', 'lattice', 'orbits', *_HOME)
+__all__ = ('__version__', *_HOME)
 
 
 def __getattr__(name: str) -> Any:
-  if name in _HOMES:
+  if name in _ROOMS:
     return _module(name)
   if name not in _HOME:
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

@@ -27,9 +27,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import aen
-from aen import dqn
-from aen import replay
-from aen import strategies
+from aen.search import agent as agent_lib
+from aen.search import compare
+from aen.search import replay as replay_lib
+from aen.search import strategies
 from experiments import launch
 
 _STEPS = flags.DEFINE_integer(
@@ -57,40 +58,40 @@ class Config:
   repeats: int
   seeds: int
   out: pathlib.Path
-  agent: dqn.DQNConfig = dqn.DQNConfig()
+  agent: agent_lib.DQNConfig = agent_lib.DQNConfig()
   others: tuple[str, ...] = (*ROUNDS, 'evolution', 'local')
   rounds: int = 3000  # of strategies that are not in ROUNDS
 
 
-def planted(index: np.ndarray) -> np.ndarray:
+def planted(network_of: np.ndarray) -> np.ndarray:
   """Returns accuracies that rise from epoch to epoch. float32 [R, E]."""
   rng = np.random.default_rng(0)
-  steps = rng.uniform(0, 0.2, (index.max() + 1, EPOCHS))
+  steps = rng.uniform(0, 0.2, (network_of.max() + 1, EPOCHS))
   return np.cumsum(steps, axis=1).astype(np.float32)
 
 
 def bare_updates(
-  config: dqn.DQNConfig, key: jax.Array, number: int
+  config: agent_lib.DQNConfig, key: jax.Array, number: int
 ) -> Callable[[], Any]:
   """Returns a function that does nothing but update a Q-network."""
   key_agent, key_s, key_a, key_r = jax.random.split(key, 4)
   shape = (number, config.batch_size)
   s_tm1 = jax.random.randint(key_s, shape, 0, 2**config.num_bits, jnp.int32)
   a_tm1 = jax.random.randint(key_a, shape, 0, config.num_bits, jnp.int32)
-  batches = replay.Transition(
+  batches = replay_lib.Transition(
     s_tm1, a_tm1, jax.random.normal(key_r, shape), s_tm1 ^ (1 << a_tm1)
   )
 
   @jax.jit
-  def run(agent: dqn.AgentState, batches: replay.Transition) -> Any:
+  def run(agent: agent_lib.AgentState, batches: replay_lib.Transition) -> Any:
     def update(
-      agent: dqn.AgentState, batch: replay.Transition
-    ) -> tuple[dqn.AgentState, None]:
-      return dqn.update(config, agent, batch), None
+      agent: agent_lib.AgentState, batch: replay_lib.Transition
+    ) -> tuple[agent_lib.AgentState, None]:
+      return agent_lib.update(config, agent, batch), None
 
     return jax.lax.scan(update, agent, batches)[0]
 
-  return functools.partial(run, dqn.init(config, key_agent), batches)
+  return functools.partial(run, agent_lib.init(config, key_agent), batches)
 
 
 def timed(function: Callable[..., Any], *args: Any) -> tuple[float, Any]:
@@ -100,16 +101,16 @@ def timed(function: Callable[..., Any], *args: Any) -> tuple[float, Any]:
   return time.perf_counter() - start, result
 
 
-def measure_dqn(config: Config, index: np.ndarray) -> list[dict[str, Any]]:
+def measure_dqn(config: Config, network_of: np.ndarray) -> list[dict[str, Any]]:
   """Times searches and their bare updates in turn."""
   agent = dataclasses.replace(config.agent, max_steps=config.steps)
   strategy = strategies.make(
-    'dqn', agent.num_bits, index=index, epochs=EPOCHS, config=agent
+    'dqn', agent.num_bits, network_of=network_of, epochs=EPOCHS, config=agent
   )
-  table, rows = planted(index), []
+  table, rows = planted(network_of), []
   search = jax.jit(
-    lambda key: strategies.search_table(
-      strategy, key, table, index, config.steps
+    lambda key: compare.search_table(
+      strategy, key, table, network_of, config.steps
     )
   )
   keys = jax.random.split(jax.random.key(0), config.repeats)
@@ -135,17 +136,23 @@ def measure_dqn(config: Config, index: np.ndarray) -> list[dict[str, Any]]:
   return rows
 
 
-def measure_others(config: Config, index: np.ndarray) -> list[dict[str, Any]]:
+def measure_others(
+  config: Config, network_of: np.ndarray
+) -> list[dict[str, Any]]:
   """Times many searches of every other strategy, compilation included."""
-  table, rows = planted(index), []
+  table, rows = planted(network_of), []
   keys = jax.random.split(jax.random.key(1), config.seeds)
   for name in config.others:
     strategy = strategies.make(
-      name, config.agent.num_bits, index=index, epochs=EPOCHS
+      name, config.agent.num_bits, network_of=network_of, epochs=EPOCHS
     )
     rounds = ROUNDS.get(name, config.rounds)
     search = functools.partial(
-      strategies.search_table, strategy, table=table, index=index, rounds=rounds
+      compare.search_table,
+      strategy,
+      table=table,
+      network_of=network_of,
+      rounds=rounds,
     )
     seconds, _ = timed(jax.jit(jax.vmap(search)), keys)
     rows.append({'what': name, 'seconds': seconds, 'steps': rounds})
@@ -156,9 +163,9 @@ def measure_others(config: Config, index: np.ndarray) -> list[dict[str, Any]]:
 def run(config: Config) -> None:
   """Measures, prints and writes the table."""
   names = tuple(aen.SYMMETRIES)[: config.agent.num_bits]
-  index, _ = aen.distinct_networks(names, [(28, 28), (20, 20), (20, 20)])
-  searches = measure_dqn(config, index)
-  others = measure_others(config, index)
+  network_of, _ = aen.distinct_networks(names, [(28, 28), (20, 20), (20, 20)])
+  searches = measure_dqn(config, network_of)
+  others = measure_others(config, network_of)
   ratio = statistics.median(row['ratio'] for row in searches)
   total = sum(row['seconds'] for row in others)
   print(f'A DQN search costs {ratio:.3f} times its bare updates.')

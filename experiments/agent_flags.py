@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from aen import dqn
+from aen.search import agent as agent_lib
 
-_DEFAULT = dqn.DQNConfig()
+_DEFAULT = agent_lib.DQNConfig()
 
 _HIDDEN_SIZES = flags.DEFINE_list(
   'q_hidden_sizes',

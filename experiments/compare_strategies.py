@@ -30,11 +30,11 @@ from absl import flags
 from matplotlib import figure
 import numpy as np
 
-from aen import dqn
-from aen import files
-from aen import landscapes as landscapes_lib
-from aen import strategies
-from aen.strategies import comparing
+from aen import io as io_lib
+from aen.search import agent as agent_lib
+from aen.search import compare
+from aen.search import landscape as landscape_lib
+from aen.search import strategies
 from experiments import launch
 
 _LANDSCAPES = flags.DEFINE_list(
@@ -91,7 +91,7 @@ _LOCAL_ROUNDS = 3000
 class Config:
   """What to compare."""
 
-  landscapes: tuple[landscapes_lib.Landscape, ...]
+  landscapes: tuple[landscape_lib.Landscape, ...]
   strategies: tuple[str, ...]
   seeds: int
   light_seeds: int
@@ -121,7 +121,7 @@ def run(config: Config) -> None:
     for contender in _contenders(config, landscape):
       traces = _traces(contender, landscape, config.out / 'traces')
       numbers = np.arange(contender.searches)
-      curves = comparing.curves(traces, landscape, numbers, config.judge)
+      curves = compare.curves(traces, landscape, numbers, config.judge)
       found[contender.label] = curves
       rows += _curve_rows(landscape, contender, curves)
     summary += _summary_rows(landscape, found, config.judge)
@@ -135,7 +135,7 @@ def run(config: Config) -> None:
 
 
 def _contenders(
-  config: Config, landscape: landscapes_lib.Landscape
+  config: Config, landscape: landscape_lib.Landscape
 ) -> Iterator[Contender]:
   for label in config.strategies:
     call = CONTENDERS.get(label, label)
@@ -143,13 +143,13 @@ def _contenders(
     strategy = strategies.make(
       name,
       len(landscape.symmetries),
-      index=landscape.index,
+      network_of=landscape.network_of,
       epochs=landscape.validation.shape[-1],
       **options,
     )
     details, searches, chunk = '', config.seeds, _CHUNK
     if name == 'dqn':
-      agent = dqn.DQNConfig(**options)
+      agent = agent_lib.DQNConfig(**options)
       details, wide = repr(agent), max(agent.hidden_sizes) >= 400
       searches = config.wide_seeds if wide else config.light_seeds
       chunk = 1 if wide else _CHUNK
@@ -178,17 +178,17 @@ def parse(call: str) -> tuple[str, dict[str, Any]]:
 
 
 def _rounds(
-  name: str, options: dict[str, Any], landscape: landscapes_lib.Landscape
+  name: str, options: dict[str, Any], landscape: landscape_lib.Landscape
 ) -> int:
   """Returns how many rounds a search takes at most."""
   per_round = options.get('per_round', 1)
   steps = {
     'exhaustive': len(landscape),
-    'random': len(landscape.index),
+    'random': len(landscape.network_of),
     'halving': 3 * len(landscape),
     'local': _LOCAL_ROUNDS,
     'evolution': options.get('max_steps', 1000),
-    'dqn': options.get('max_steps', dqn.DQNConfig().max_steps),
+    'dqn': options.get('max_steps', agent_lib.DQNConfig().max_steps),
   }[name]
   if name == 'random' and options.get('distinct', True):
     steps = len(landscape)
@@ -197,9 +197,9 @@ def _rounds(
 
 def _traces(
   contender: Contender,
-  landscape: landscapes_lib.Landscape,
+  landscape: landscape_lib.Landscape,
   folder: pathlib.Path,
-) -> strategies.Trace:
+) -> compare.Trace:
   """Runs the searches that have not been run before."""
   parts = []
   for first in range(0, contender.searches, contender.chunk):
@@ -211,7 +211,7 @@ def _traces(
         f'{landscape.name}: {contender.label}, searches {first} to {last - 1}',
         flush=True,
       )
-      traces = comparing.search_landscape(
+      traces = compare.search_landscape(
         contender.strategy,
         landscape,
         np.arange(first, last),
@@ -220,14 +220,12 @@ def _traces(
       )
       _save(path, traces)
     parts.append(traces)
-  return strategies.Trace(
-    *(np.concatenate(x) for x in zip(*parts, strict=True))
-  )
+  return compare.Trace(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
 
 def _file_name(
   contender: Contender,
-  landscape: landscapes_lib.Landscape,
+  landscape: landscape_lib.Landscape,
   first: int,
   last: int,
 ) -> str:
@@ -241,29 +239,29 @@ def _file_name(
   return f'{name}-{short}-{first:03}-{digest}.npz'
 
 
-def _load(path: pathlib.Path) -> strategies.Trace | None:
+def _load(path: pathlib.Path) -> compare.Trace | None:
   """Reads traces; None if there are none, or if they are damaged."""
   try:
     with np.load(path, allow_pickle=False) as stored:
-      return strategies.Trace(*(stored[x] for x in strategies.Trace._fields))
+      return compare.Trace(*(stored[x] for x in compare.Trace._fields))
   except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
     return None
 
 
-def _save(path: pathlib.Path, traces: strategies.Trace) -> None:
-  with files.written_whole(path) as file:
+def _save(path: pathlib.Path, traces: compare.Trace) -> None:
+  with io_lib.written_whole(path) as file:
     np.savez_compressed(file, **traces._asdict())
 
 
 def _curve_rows(
-  landscape: landscapes_lib.Landscape,
+  landscape: landscape_lib.Landscape,
   contender: Contender,
-  curves: dict[str, comparing.Curves],
+  curves: dict[str, compare.Curves],
 ) -> list[dict[str, Any]]:
   rows = []
   for kind, curve in curves.items():
-    mean, band = comparing.mean_and_band(curve.regret)
-    observed, observed_band = comparing.mean_and_band(curve.observed)
+    mean, band = compare.mean_and_band(curve.regret)
+    observed, observed_band = compare.mean_and_band(curve.observed)
     changes = np.flatnonzero(np.diff(mean, prepend=np.inf))
     for x in changes:  # between these the curve is flat
       rows.append(
@@ -277,8 +275,8 @@ def _curve_rows(
 
 
 def _summary_rows(
-  landscape: landscapes_lib.Landscape,
-  found: dict[str, dict[str, comparing.Curves]],
+  landscape: landscape_lib.Landscape,
+  found: dict[str, dict[str, compare.Curves]],
   judge: str,
 ) -> list[dict[str, Any]]:
   """Returns each strategy's regret and gain after so many networks.
@@ -292,8 +290,8 @@ def _summary_rows(
     for spent in AT:
       if spent <= len(landscape):
         curve = curves['networks']
-        mean, band = comparing.mean_and_band(curve.regret)
-        observed, observed_band = comparing.mean_and_band(curve.observed)
+        mean, band = compare.mean_and_band(curve.regret)
+        observed, observed_band = compare.mean_and_band(curve.observed)
         x = spent - 1
         gain = (truth.max() - mean[x]) / truth.mean() - 1
         rows.append(
@@ -311,7 +309,7 @@ def _summary_rows(
 
 
 def _print(
-  landscape: landscapes_lib.Landscape, summary: list[dict[str, Any]]
+  landscape: landscape_lib.Landscape, summary: list[dict[str, Any]]
 ) -> None:
   print(f'{landscape.name}: regret (observed) in points after …')
   spents = sorted({row['networks'] for row in summary})
@@ -328,7 +326,7 @@ def _print(
 
 
 def draw(
-  panels: dict[str, dict[str, dict[str, comparing.Curves]]],
+  panels: dict[str, dict[str, dict[str, compare.Curves]]],
 ) -> figure.Figure:
   """Draws regret against both costs, one row per landscape."""
   canvas = figure.Figure((11, 3.6 * len(panels)), layout='constrained')
@@ -337,7 +335,7 @@ def draw(
     for axis, kind in zip(row, ('networks', 'states'), strict=True):
       for number, (label, curves) in enumerate(found.items()):
         curve = curves[kind]
-        mean, band = comparing.mean_and_band(100 * curve.regret)
+        mean, band = compare.mean_and_band(100 * curve.regret)
         style = '-' if label.startswith('dqn') else ('--', ':')[number % 2]
         colour = _COLOURS[number % len(_COLOURS)]
         axis.plot(curve.cost, mean, style, color=colour, label=label)
@@ -360,7 +358,7 @@ def draw(
 
 
 def _write(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
-  with files.written_text(path) as file:
+  with io_lib.written_text(path) as file:
     writer = csv.DictWriter(file, rows[0], lineterminator='\n')
     writer.writeheader()
     writer.writerows(rows)
@@ -373,7 +371,7 @@ def main(_: list[str]) -> None:
       '--landscapes must name files made by experiments.landscape, got none'
     )
   config = Config(
-    landscapes=tuple(landscapes_lib.load(f) for f in _LANDSCAPES.value),
+    landscapes=tuple(landscape_lib.load(f) for f in _LANDSCAPES.value),
     strategies=tuple(_STRATEGIES.value or CONTENDERS),
     seeds=_SEEDS.value,
     light_seeds=_LIGHT_SEEDS.value,

@@ -27,7 +27,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import aen
-from aen.orbits import elements
+from aen.groups.paper import elements
 from experiments import launch
 
 # Beyond this, tables take gigabytes, and longer than any other limit.

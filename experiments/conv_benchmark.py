@@ -29,8 +29,8 @@ import jax.numpy as jnp
 import optax
 
 import aen
-from aen import group_cnn
-from aen import windows
+from aen.nn import group_cnn
+from aen.nn import windows
 from experiments import launch
 
 _BATCH = flags.DEFINE_integer('batch', 32, 'Batch size.', lower_bound=1)

@@ -6,7 +6,8 @@ import pathlib
 from absl import flags
 
 import aen
-from aen import datasets
+from aen.data import dataset as dataset_lib
+from aen.data import splits
 from experiments import place_flags
 
 _DATASET = flags.DEFINE_string(
@@ -18,7 +19,7 @@ _DATASET = flags.DEFINE_string(
 _SIZE = flags.DEFINE_enum(
   'size',
   None,
-  list(datasets.PAPER_SIZES),
+  list(splits.PAPER_SIZES),
   "How many images, as in one of the paper's experiments;"
   ' --num_train, --num_validation and --num_test override it.',
 )
@@ -58,7 +59,7 @@ def name() -> str:
 
 def load_data(
   dataset: str | None = None, num_test: int | None = None
-) -> datasets.Dataset:
+) -> dataset_lib.Dataset:
   """Loads a data set, as the flags say where the arguments do not."""
   return aen.load_dataset(
     dataset or _DATASET.value,

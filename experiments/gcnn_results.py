@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aen import files
+from aen import io as io_lib
 from experiments import markdown
 
 
@@ -61,7 +61,7 @@ _MEASURED = ('ours', 'standard_error', 'seconds')
 
 def write(path: pathlib.Path, rows: Iterable[Row]) -> None:
   """Writes rows as CSV."""
-  with files.written_text(path) as file:
+  with io_lib.written_text(path) as file:
     writer = csv.DictWriter(file, _FIELDS, lineterminator='\n')
     writer.writeheader()
     for row in rows:
@@ -83,7 +83,7 @@ def read(path: pathlib.Path) -> list[Row]:
     if missing := _FIELDS.keys() - set(stored.fieldnames or ()):
       raise ValueError(
         f'{path} lacks the column {min(missing)!r}: another version wrote it;'
-        ' delete it, the memo beside it knows all that was trained'
+        ' delete it, the store beside it knows all that was trained'
       )
     return [_row(line) for line in stored]
 

@@ -1,8 +1,8 @@
 r"""Trains every distinct network of a symmetry table: a landscape.
 
 Every network, several seeds, all epochs, validation and test kept apart, in one
-small .npz file with a checksum (`aen.landscapes.load` reads it) and a CSV file
-of every child. A run that was stopped goes on where it was.
+small .npz file with a checksum (`aen.search.landscape.load` reads it) and a CSV
+file of every child. A run that was stopped goes on where it was.
 
   python -m experiments.landscape --dataset=g_digits/aug2
 The paper's children on real images (eight minutes for three seeds):
@@ -15,8 +15,8 @@ import pathlib
 
 from absl import flags
 
-from aen import results
-from aen import survey
+from aen.search import survey
+from aen.train import store as store_lib
 from experiments import data_flags
 from experiments import launch
 from experiments import mlp_flags
@@ -41,8 +41,8 @@ def main(_: Sequence[str]) -> None:
       children_per_batch=training_flags.children_per_batch(),
     )
   landscape.save(run_dir / 'landscape.npz')
-  with results.Results(run_dir / 'results.sqlite') as memo:
-    memo.export_csv(run_dir / 'children.csv')
+  with store_lib.Results(run_dir / 'results.sqlite') as store:
+    store.export_csv(run_dir / 'children.csv')
   print(f'{landscape!r}\nwrote {run_dir / "landscape.npz"}')
 
 

@@ -6,7 +6,7 @@ import pathlib
 
 import numpy as np
 
-from aen import landscapes
+from aen.search import landscape as landscape_lib
 from experiments import markdown
 
 VERSION = 1
@@ -25,7 +25,7 @@ print(test[np.arange(len(best)), best].mean())"""
 
 def lines(path: pathlib.Path) -> Iterator[str]:
   """Yields the card of a file of landscapes."""
-  found = landscapes.load_all(path)
+  found = landscape_lib.load_all(path)
   first = next(iter(found.values()))
   networks, seeds, epochs = first.validation.shape
   children = len(found) * networks * seeds
@@ -53,8 +53,8 @@ def lines(path: pathlib.Path) -> Iterator[str]:
   yield '```'
   yield ''
   yield (
-    '`aen.landscapes.load_all` does the same, verifies the checksum inside, and'
-    ' returns an `aen.Landscape` for each data set.'
+    '`aen.search.landscape.load_all` does the same, verifies the checksum'
+    ' inside, and returns an `aen.Landscape` for each data set.'
   )
   yield ''
   yield '## What is in it'
@@ -91,7 +91,7 @@ def lines(path: pathlib.Path) -> Iterator[str]:
   )
 
 
-def _spread(found: dict[str, landscapes.Landscape]) -> float:
+def _spread(found: dict[str, landscape_lib.Landscape]) -> float:
   """Returns the mean s.d. over seeds of the last epoch's test accuracy."""
   spreads = [
     each.test[..., -1].std(axis=1, ddof=1) if len(each.seeds) > 1 else np.nan

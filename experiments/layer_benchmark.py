@@ -31,7 +31,7 @@ import numpy as np
 import optax
 
 import aen
-from aen.orbits import elements
+from aen.groups.paper import elements
 from experiments import launch
 
 _BATCHES = flags.DEFINE_multi_integer(

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from scipy import stats
 
-from aen import datasets
-from aen import landscapes
+from aen.data import transform
+from aen.search import landscape as landscape_lib
 from experiments import markdown
 from experiments import mlp_results
 from experiments import mlp_searches
@@ -44,19 +44,19 @@ def lines(folder: pathlib.Path) -> Iterator[str]:
 
 def known_landscapes(
   folder: pathlib.Path,
-) -> dict[str, landscapes.Landscape]:
+) -> dict[str, landscape_lib.Landscape]:
   """Returns all landscapes, by data set; none if they are not there."""
   path = folder / 'landscapes.npz'
-  return landscapes.load_all(path) if path.exists() else {}
+  return landscape_lib.load_all(path) if path.exists() else {}
 
 
 def marks(
-  folder: pathlib.Path, found: Mapping[str, landscapes.Landscape]
+  folder: pathlib.Path, found: Mapping[str, landscape_lib.Landscape]
 ) -> dict[str, dict[str, int]]:
   """Returns the networks to point out, by data set and by what they are."""
   marked = {}
   for name, landscape in found.items():
-    config = datasets.CONFIGS[name.split('/')[1]]
+    config = transform.CONFIGS[name.split('/')[1]]
     networks = {
       PLAIN: 0,
       GENERATING: landscape.network(config.symmetries),
@@ -71,7 +71,7 @@ def marks(
 
 
 def agreement(
-  found: Mapping[str, landscapes.Landscape],
+  found: Mapping[str, landscape_lib.Landscape],
   marked: Mapping[str, Mapping[str, int]],
 ) -> Iterator[str]:
   """Yields where optimum, search and generating symmetries differ."""
@@ -106,7 +106,9 @@ def agreement(
 
 
 def _agreement_row(
-  landscape: landscapes.Landscape, marked: Mapping[str, int], kinds: list[str]
+  landscape: landscape_lib.Landscape,
+  marked: Mapping[str, int],
+  kinds: list[str],
 ) -> list[str]:
   values = 100 * landscape.values()
   places = stats.rankdata(-values, method='min').astype(int)

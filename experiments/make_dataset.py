@@ -14,7 +14,9 @@ import dataclasses
 
 from absl import flags
 
-from aen import datasets
+from aen.data import figures
+from aen.data import finding
+from aen.data import prepare
 from experiments import launch
 from experiments import place_flags
 
@@ -54,7 +56,7 @@ class Config:
   format: str
   figures: bool
   output_dir: str
-  places: datasets.Places
+  places: finding.Places
   max_examples: int | None = None
 
 
@@ -64,13 +66,13 @@ def make(config: Config) -> list[str]:
   for name in config.names:
     if config.format in ('tfds', 'both'):
       written.append(
-        datasets.prepare_tfds(
+        prepare.prepare_tfds(
           name, config.places, max_examples=config.max_examples
         )
       )
     if config.format in ('npz', 'both'):
       written.append(
-        datasets.write_npz(
+        prepare.write_npz(
           name,
           config.places,
           config.output_dir,
@@ -78,7 +80,7 @@ def make(config: Config) -> list[str]:
         )
       )
     if config.figures:
-      written += datasets.draw_samples(name, config.places, config.output_dir)
+      written += figures.draw_samples(name, config.places, config.output_dir)
   return [str(path) for path in written]
 
 

@@ -8,10 +8,10 @@ from matplotlib import axes
 from matplotlib import figure
 import numpy as np
 
-from aen import dqn
-from aen import landscapes
-from aen import strategies
 from aen.report import style
+from aen.search import agent as agent_lib
+from aen.search import compare
+from aen.search import landscape as landscape_lib
 from experiments import mlp_searches
 from experiments import published_mlp
 
@@ -41,7 +41,7 @@ def tables(
 
 
 def searches(
-  found: Mapping[str, tuple[strategies.Trace, landscapes.Landscape]],
+  found: Mapping[str, tuple[compare.Trace, landscape_lib.Landscape]],
 ) -> figure.Figure:
   """Draws what searches saw, data set by data set.
 
@@ -73,13 +73,13 @@ def searches(
 def _search(
   ax: axes.Axes,
   name: str,
-  trace: strategies.Trace,
-  landscape: landscapes.Landscape,
+  trace: compare.Trace,
+  landscape: landscape_lib.Landscape,
 ) -> None:
   """Draws networks in the order in which a search met them."""
   table = landscape.table(0)
   states = np.asarray(trace.states)
-  met = landscape.index[np.concatenate([[0], states[states >= 0]])]
+  met = landscape.network_of[np.concatenate([[0], states[states >= 0]])]
   first = np.sort(np.unique(met, return_index=True)[1])
   values = 100 * table[met[first], -1]
   places = np.arange(1, len(first) + 1)
@@ -103,7 +103,7 @@ def _search(
 
 
 def curves(
-  found: Mapping[str, tuple[strategies.Trace, landscapes.Landscape]],
+  found: Mapping[str, tuple[compare.Trace, landscape_lib.Landscape]],
 ) -> figure.Figure:
   """Draws the mean accuracy of the steps made with each ε, as in the paper.
 
@@ -112,7 +112,7 @@ def curves(
   """
   bases = [*dict.fromkeys(name.split('/')[0] for name in found)]
   drawn = style.sheet(4.2 * len(bases), 3.6)
-  config = dqn.DQNConfig()
+  config = agent_lib.DQNConfig()
   for ax, base in zip(
     drawn.subplots(1, len(bases), squeeze=False).flat, bases, strict=True
   ):
@@ -153,7 +153,7 @@ def _label_ends(
 
 
 def spread(
-  found: Mapping[str, landscapes.Landscape],
+  found: Mapping[str, landscape_lib.Landscape],
   marked: Mapping[str, Mapping[str, int]],
 ) -> figure.Figure:
   """Draws what every network is worth, data set by data set.

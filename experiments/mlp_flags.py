@@ -2,8 +2,8 @@
 
 from absl import flags
 
-from aen import datasets
-from aen import spaces
+from aen.data import dataset as dataset_lib
+from aen.search import mlp_space
 from experiments import network_flags
 
 _FEATURES = flags.DEFINE_integer(
@@ -15,9 +15,9 @@ _FEATURES = flags.DEFINE_integer(
 )
 
 
-def make_space(data: datasets.Dataset) -> spaces.MLPSpace:
+def make_space(data: dataset_lib.Dataset) -> mlp_space.MLPSpace:
   """Returns the networks that the flags describe."""
-  return spaces.mlp_space(
+  return mlp_space.mlp_space(
     data.image_shape,
     data.num_classes,
     network_flags.symmetries(),

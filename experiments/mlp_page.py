@@ -7,7 +7,7 @@ import pathlib
 
 import numpy as np
 
-from aen import dqn
+from aen.search import agent as agent_lib
 from experiments import markdown
 from experiments import mlp_results
 from experiments import published_mlp
@@ -174,8 +174,8 @@ def searches(
   yield (
     'Networks in the order in which each search met them; and, as the paper'
     ' draws its searches, the mean accuracy of the steps made with each ε (a'
-    f' search ends after {dqn.DQNConfig().max_steps} steps, some before the'
-    ' last ε).'
+    f' search ends after {agent_lib.DQNConfig().max_steps} steps, some before'
+    ' the last ε).'
   )
   yield ''
   yield '![The twelve searches](results/mlp/searches.png)'

@@ -5,7 +5,7 @@ import importlib
 from absl import flags
 
 import aen
-from aen import networks
+from aen.nn import mlp as mlp_lib
 
 _SYMMETRIES = flags.DEFINE_list(
   'symmetries',
@@ -17,7 +17,7 @@ _SYMMETRIES = flags.DEFINE_list(
 _HEAD = flags.DEFINE_enum(
   'head',
   'invariant',
-  networks.HEADS,
+  mlp_lib.HEADS,
   'The last layer: invariant (the answer does not change when the image is'
   ' moved) or dense (as in the paper).',
 )

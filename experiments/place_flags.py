@@ -2,7 +2,7 @@
 
 from absl import flags
 
-from aen import datasets
+from aen.data import finding
 
 _RAW_DIR = flags.DEFINE_string(
   'raw_dir',
@@ -18,8 +18,8 @@ _PARTIAL = flags.DEFINE_bool(
 )
 
 
-def places() -> datasets.Places:
+def places() -> finding.Places:
   """Returns where data sets are looked for."""
-  return datasets.Places(
+  return finding.Places(
     raw_dir=_RAW_DIR.value, data_dir=_DATA_DIR.value, partial=_PARTIAL.value
   )

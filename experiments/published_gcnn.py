@@ -26,11 +26,11 @@ import pathlib
 from absl import flags
 import numpy as np
 
-from aen import datasets
-from aen import evaluation
-from aen import recipes
-from aen import results
-from aen import spaces
+from aen.data import dataset as dataset_lib
+from aen.search import gcnn_space
+from aen.train import evaluate as evaluate_lib
+from aen.train import recipe as recipe_lib
+from aen.train import store as store_lib
 from experiments import data_flags
 from experiments import gcnn_results
 from experiments import launch
@@ -72,7 +72,7 @@ class Configuration:
 
   def names(self) -> list[str]:
     """Returns the bits that are on."""
-    large = [spaces.LARGE] * (self.size == spaces.LARGE)
+    large = [gcnn_space.LARGE] * (self.size == gcnn_space.LARGE)
     return [*self.symmetries.split(), *self.augmentations.split(), *large]
 
 
@@ -111,7 +111,7 @@ def chosen(names: str, table: Iterable[str]) -> list[str]:
   return wanted
 
 
-def load(name: str) -> datasets.Dataset | None:
+def load(name: str) -> dataset_lib.Dataset | None:
   """Loads a data set, or its stand-in; says why if there is neither."""
   for attempt in filter(None, (name, STAND_INS.get(name))):
     try:
@@ -125,24 +125,24 @@ def load(name: str) -> datasets.Dataset | None:
 
 
 def measure(
-  data: datasets.Dataset,
+  data: dataset_lib.Dataset,
   rows: Sequence[Configuration],
-  memo: results.Results,
+  store: store_lib.Results,
 ) -> Iterator[gcnn_results.Row]:
-  """Trains a data set's networks, unless the memo knows them."""
-  space = spaces.gcnn_space(
+  """Trains a data set's networks, unless the store knows them."""
+  space = gcnn_space.gcnn_space(
     data.image_shape,
     data.num_classes,
   )
   seeds = range(_NUM_SEEDS.value)
   recipe = training_flags.make_recipe(len(data.train))
-  with evaluation.Watch(data.name, len(rows) * len(seeds)) as watch:
-    evaluate = evaluation.make_evaluator(
+  with evaluate_lib.Watch(data.name, len(rows) * len(seeds)) as watch:
+    evaluate = evaluate_lib.make_evaluator(
       data,
       measure_test=True,
       space=space,
       recipe=recipe,
-      memo=memo,
+      store=store,
       children_per_batch=training_flags.children_per_batch(),
       on_trained=watch,
     )
@@ -153,10 +153,10 @@ def measure(
 
 
 def _row(
-  data: datasets.Dataset,
+  data: dataset_lib.Dataset,
   published: Configuration,
-  records: Sequence[results.Record],
-  recipe: recipes.Recipe,
+  records: Sequence[store_lib.Record],
+  recipe: recipe_lib.Recipe,
 ) -> gcnn_results.Row:
   ours = np.array([100 * _test_accuracy(r, recipe.criterion) for r in records])
   several = len(ours) > 1
@@ -179,9 +179,9 @@ def _row(
   )
 
 
-def _test_accuracy(record: results.Record, criterion: str) -> float:
+def _test_accuracy(record: store_lib.Record, criterion: str) -> float:
   """Returns that of the epoch that is best on the validation images."""
-  best = recipes.best_epoch(record, criterion)
+  best = recipe_lib.best_epoch(record, criterion)
   return record.test_accuracy[best]
 
 
@@ -191,7 +191,10 @@ def main(_: Sequence[str]) -> None:
   path, table = run_dir / 'published_gcnn.csv', configurations()
   rows = {(*r.task, *r.network): r for r in gcnn_results.read(path)}
   found = False
-  with launch.resumable(), results.Results(run_dir / 'results.sqlite') as memo:
+  with (
+    launch.resumable(),
+    store_lib.Results(run_dir / 'results.sqlite') as store,
+  ):
     for name in chosen(data_flags.name(), table):
       if (data := load(name)) is None:
         continue
@@ -199,7 +202,7 @@ def main(_: Sequence[str]) -> None:
       wanted = [*table[name]]
       if _COMPARISONS.value:
         wanted += comparisons(table[name])
-      for row in measure(data, wanted, memo):
+      for row in measure(data, wanted, store):
         rows[*row.task, *row.network] = row
         gcnn_results.write(path, rows.values())
       found = True

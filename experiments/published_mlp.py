@@ -22,12 +22,13 @@ from typing import NamedTuple
 import numpy as np
 
 import aen
-from aen import datasets
-from aen import files
-from aen import recipes
-from aen import results
-from aen import spaces
-from aen import tables
+from aen import io as io_lib
+from aen.data import dataset as dataset_lib
+from aen.data import finding
+from aen.search import mlp_space
+from aen.search import tables
+from aen.train import recipe as recipe_lib
+from aen.train import store as store_lib
 
 BASES = ('g_mnist', 'g_fashion_mnist')
 SINGLE = tuple(f'iaug{bit}' for bit in range(13))
@@ -37,7 +38,7 @@ AEN = 'AEN'  # the column of what the search found
 # The column Eq(k) is the network equivariant to symmetry number …
 NETWORK_OF_COLUMN = (1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 6, 7)
 # As in the published code; a hidden layer's bias is where ours is.
-RECIPE = recipes.Recipe(
+RECIPE = recipe_lib.Recipe(
   epochs=10, initializer='published', fresh_order=False, criterion='accuracy'
 )
 # That recipe changed: as the paper's text has it; and one thing after another,
@@ -46,8 +47,8 @@ OURS = 'our recipe'
 RECIPES = {
   'sgd': dataclasses.replace(RECIPE, optimizer='sgd'),
   'fan-in': dataclasses.replace(RECIPE, initializer='fan_in'),
-  'fan-in, fresh order': recipes.Recipe(epochs=10),
-  OURS: recipes.Recipe(epochs=10, schedule='cosine'),
+  'fan-in, fresh order': recipe_lib.Recipe(epochs=10),
+  OURS: recipe_lib.Recipe(epochs=10, schedule='cosine'),
 }
 # Parts of the test images, in the official order.
 HALVES = ('first half of the test images', 'last half of the test images')
@@ -79,7 +80,7 @@ _FIELDS = {
 
 def write(path: pathlib.Path, lines: Sequence[Line]) -> None:
   """Writes one line per child."""
-  with files.written_text(path) as file:
+  with io_lib.written_text(path) as file:
     writer = csv.DictWriter(file, ['role', *_FIELDS], lineterminator='\n')
     writer.writeheader()
     for line in lines:
@@ -147,10 +148,10 @@ def measure(
   name: str,
   networks: Sequence[Sequence[str]],
   seeds: Sequence[int],
-  recipe: recipes.Recipe,
-  memo: results.Results,
-  places: datasets.Places,
-  on_trained: Callable[[Sequence[results.Record]], None],
+  recipe: recipe_lib.Recipe,
+  store: store_lib.Results,
+  places: finding.Places,
+  on_trained: Callable[[Sequence[store_lib.Record]], None],
   half: int | None = None,
   **options: Any,
 ) -> list[tables.Judged]:
@@ -161,25 +162,25 @@ def measure(
     networks: Names of symmetries, one tuple per network.
     seeds: Each network is trained with every one.
     recipe: How.
-    memo: What is known is not trained again.
+    store: What is known is not trained again.
     places: Where files are.
     on_trained: Is called with the records of what is trained.
     half: The paper's protocol looks at this one of `HALVES`, instead of the
       paper's number of images.
-    **options: Of `spaces.mlp_space`.
+    **options: Of `mlp_space.mlp_space`.
   """
   data, few = load(name, places)
   if half is not None:
     few = len(HALVES) * np.arange(len(few)) // len(few) == half
   space = _space(data.image_shape, data.num_classes, **options)
   return tables.train_table(
-    data, few, space, networks, seeds, recipe, memo, on_trained
+    data, few, space, networks, seeds, recipe, store, on_trained
   )
 
 
 def load(
-  name: str, places: datasets.Places
-) -> tuple[datasets.Dataset, np.ndarray]:
+  name: str, places: finding.Places
+) -> tuple[dataset_lib.Dataset, np.ndarray]:
   """Loads the paper's 10 000 training images, and all test images.
 
   Returns:
@@ -197,9 +198,9 @@ def _space(
   image_shape: tuple[int, ...],
   num_classes: int,
   **options: Any,
-) -> spaces.MLPSpace:
+) -> mlp_space.MLPSpace:
   options = {'head': 'dense', **options}
-  return spaces.mlp_space(image_shape, num_classes, **options)
+  return mlp_space.mlp_space(image_shape, num_classes, **options)
 
 
 def double_centred(values: np.ndarray) -> np.ndarray:

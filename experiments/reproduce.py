@@ -30,16 +30,17 @@ from absl import flags
 import numpy as np
 
 import aen
-from aen import datasets
-from aen import dqn
-from aen import evaluation
-from aen import landscapes
-from aen import results
-from aen import runs
-from aen import spaces
-from aen import strategies
-from aen import survey
-from aen.strategies import comparing
+from aen import io as io_lib
+from aen.data import dataset as dataset_lib
+from aen.data import transform
+from aen.search import agent as agent_lib
+from aen.search import compare
+from aen.search import landscape as landscape_lib
+from aen.search import mlp_space
+from aen.search import strategies
+from aen.search import survey
+from aen.train import evaluate as evaluate_lib
+from aen.train import store as store_lib
 from experiments import launch
 from experiments import mlp_searches
 from experiments import place_flags
@@ -84,7 +85,7 @@ _RESULTS = flags.DEFINE_string(
   'results', 'results/mlp', 'Where results are kept that count as known.'
 )
 _RUN_DIR = flags.DEFINE_string(
-  'run_dir', 'runs/reproduce', 'Where the memo is kept.'
+  'run_dir', 'runs/reproduce', 'Where the store is kept.'
 )
 _AGENT: dict[str, Any] = {}  # the paper's
 _SEARCH_RECIPE = aen.Recipe(epochs=4, criterion='accuracy')
@@ -94,7 +95,7 @@ _SEARCH_RECIPE = aen.Recipe(epochs=4, criterion='accuracy')
 class Workshop:
   """What all stages share."""
 
-  memo: results.Results
+  store: store_lib.Results
   run_dir: pathlib.Path
   results: pathlib.Path
 
@@ -109,13 +110,13 @@ class Workshop:
     """Trains networks, by their roles, at the paper's size."""
     seeds = range(num_seeds or _NUM_SEEDS.value)
     total = len(networks) * len(seeds)
-    with evaluation.Watch(name, total) as watch:
+    with evaluate_lib.Watch(name, total) as watch:
       judged = published_mlp.measure(
         name,
         list(networks.values()),
         seeds,
         recipe or published_mlp.RECIPE,
-        self.memo,
+        self.store,
         place_flags.places(),
         watch,
         **options,
@@ -123,7 +124,7 @@ class Workshop:
     roles = [role for role in networks for _ in seeds]
     return [Line(*pair) for pair in zip(roles, judged, strict=True)]
 
-  def landscape(self, name: str) -> landscapes.Landscape:
+  def landscape(self, name: str) -> landscape_lib.Landscape:
     """Returns the landscape of a data set."""
     found = self.landscapes()
     if name not in found:
@@ -138,26 +139,29 @@ class Workshop:
     """The landscapes of all data sets."""
     return self.results / 'landscapes.npz'
 
-  def landscapes(self) -> dict[str, landscapes.Landscape]:
+  def landscapes(self) -> dict[str, landscape_lib.Landscape]:
     """Returns the landscapes that are known, by data set."""
     if not self.landscape_file.exists():
       return {}
-    return landscapes.load_all(self.landscape_file)
+    return landscape_lib.load_all(self.landscape_file)
 
   def write(self, stage: str, lines: Sequence[Line]) -> None:
-    """Keeps what is known so far, as a table and as a memo."""
+    """Keeps what is known so far, as a table and as a store."""
     published_mlp.add(self.results / f'{stage}.csv', lines)
-    self.memo.export_csv(self.results / 'children.csv.gz')
+    self.store.export_csv(self.results / 'children.csv.gz')
 
 
 def main(_: Sequence[str]) -> None:
   """Does what is not done yet, stage by stage."""
-  run_dir = runs.open_run(_RUN_DIR.value, {'experiment': 'reproduce'})
+  run_dir = io_lib.open_run(_RUN_DIR.value, {'experiment': 'reproduce'})
   known = pathlib.Path(_RESULTS.value)
-  with launch.resumable(), results.Results(run_dir / 'results.sqlite') as memo:
+  with (
+    launch.resumable(),
+    store_lib.Results(run_dir / 'results.sqlite') as store,
+  ):
     if (known / 'children.csv.gz').exists():
-      memo.import_csv(known / 'children.csv.gz')
-    workshop = Workshop(memo, run_dir, known)
+      store.import_csv(known / 'children.csv.gz')
+    workshop = Workshop(store, run_dir, known)
     if _VERIFY.value:
       verify(workshop, _VERIFY.value)
       return
@@ -196,16 +200,16 @@ def make_landscapes(workshop: Workshop) -> None:
     data = load_for_search(name)
     found[name] = survey.survey(
       data,
-      spaces.mlp_space(data.image_shape, data.num_classes, head='dense'),
+      mlp_space.mlp_space(data.image_shape, data.num_classes, head='dense'),
       _SEARCH_RECIPE,
       seeds,
       workshop.run_dir / 'landscapes',
     )
-    landscapes.save_all(workshop.landscape_file, found.values())
+    landscape_lib.save_all(workshop.landscape_file, found.values())
     print(f'{name} is in {workshop.landscape_file}', flush=True)
 
 
-def load_for_search(name: str) -> datasets.Dataset:
+def load_for_search(name: str) -> dataset_lib.Dataset:
   """Loads the paper's sizes, with enough test images to judge by."""
   places = dataclasses.asdict(place_flags.places())
   return aen.load_dataset(name, size='search', num_test=2000, **places)
@@ -224,20 +228,20 @@ def make_searches(workshop: Workshop) -> None:
 
 
 def trace(
-  workshop: Workshop, landscape: landscapes.Landscape
-) -> strategies.Trace:
+  workshop: Workshop, landscape: landscape_lib.Landscape
+) -> compare.Trace:
   """Returns what the search proposed, [T]; searches if nobody did."""
   path = mlp_searches.path(workshop.results, landscape)
   if not path.exists():
-    steps = dqn.DQNConfig(**_AGENT).max_steps
+    steps = agent_lib.DQNConfig(**_AGENT).max_steps
     strategy = strategies.make(
       'dqn',
       len(landscape.symmetries),
-      index=landscape.index,
+      network_of=landscape.network_of,
       epochs=landscape.validation.shape[-1],
       **_AGENT,
     )
-    found = comparing.search_landscape(
+    found = compare.search_landscape(
       strategy, landscape, np.array([0]), steps, vectorised=False
     )
     mlp_searches.write(path, found)
@@ -265,7 +269,7 @@ def chosen(workshop: Workshop, name: str) -> dict[str, Sequence[str]]:
   return {
     **{role: landscape.names(network) for role, network in roles.items()},
     'paper': published_mlp.found()[name].symmetries.split(),
-    'generating': datasets.CONFIGS[config].symmetries,
+    'generating': transform.CONFIGS[config].symmetries,
     'plain': (),
   }
 
@@ -356,7 +360,7 @@ def verify(workshop: Workshop, count: int) -> None:
       [names],
       [int(row['seed'])],
       published_mlp.RECIPE,
-      results.Results(),
+      store_lib.Results(),
       place_flags.places(),
       lambda records: None,
     )

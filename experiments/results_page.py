@@ -16,11 +16,10 @@ import pathlib
 from absl import flags
 from matplotlib import figure
 
-from aen import files
-from aen import outcome
-from aen import spaces
+from aen import io as io_lib
 from aen.report import charts
 from aen.report import style
+from aen.search import result as result_lib
 from experiments import gcnn_results
 from experiments import landscape_card
 from experiments import launch
@@ -43,11 +42,11 @@ def main(_: Sequence[str]) -> None:
   """Writes the pages and their pictures."""
   root = pathlib.Path(_ROOT.value)
   for name, content in pages(root).items():
-    with files.written_text(root / name) as file:
+    with io_lib.written_text(root / name) as file:
       file.write(content)
     print(f'wrote {root / name}')
   for path, drawn in pictures(root / 'results'):
-    with files.written_whole(path) as picture:
+    with io_lib.written_whole(path) as picture:
       picture.write(style.png(drawn))
     print(f'wrote {path}')
 
@@ -70,8 +69,8 @@ def pictures(
   yield from mlp_pictures(folder / 'mlp')
   for path in sorted((folder / 'gcnn').glob('*/result.json')):
     result = json.loads(path.read_text('utf-8'))
-    ranking = [outcome.Ranked.from_json(each) for each in result['ranking']]
-    bits = spaces.from_spec(result['space']).bits
+    ranking = [result_lib.Ranked.from_json(each) for each in result['ranking']]
+    bits = result_lib.from_spec(result['space']).bits
     yield path.with_name('frequencies.png'), charts.frequencies(ranking, bits)
 
 

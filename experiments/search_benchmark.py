@@ -1,7 +1,7 @@
 r"""How long does a search take, against training plain networks?
 
 All distinct networks of the twelve symmetries are searched end to end (orbits,
-compilation, training, memo, report). After every batch of children, as many
+compilation, training, store, report). After every batch of children, as many
 plain `flax.linen.Dense` networks of the same widths are trained one after
 another, on the same images by the same recipe; so both sides see the same
 machine. Then children are trained in batches of several sizes. What is no
@@ -30,13 +30,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aen import children
-from aen import evaluation
-from aen import recipes
 from aen import report
-from aen import results
-from aen import search
-from aen import spaces
+from aen.search import mlp_space
+from aen.search import search as search_lib
+from aen.train import child as child_lib
+from aen.train import evaluate as evaluate_lib
+from aen.train import recipe as recipe_lib
+from aen.train import store as store_lib
 from experiments import data_flags
 from experiments import launch
 from experiments import mlp_flags
@@ -72,7 +72,7 @@ class Plain(nn.Module):
 class Rival:
   """Trains plain networks, and keeps the time."""
 
-  train: Callable[[jax.Array], children.ChildResult]
+  train: Callable[[jax.Array], child_lib.ChildResult]
   seconds: float = 0.0
   count: int = 0
 
@@ -86,11 +86,15 @@ class Rival:
 
 
 def make_rival(
-  space: spaces.MLPSpace, data: children.ChildData, recipe: recipes.Recipe
+  space: mlp_space.MLPSpace,
+  data: child_lib.ChildData,
+  recipe: recipe_lib.Recipe,
 ) -> Rival:
   """Returns a rival that is compiled already."""
-  config = children.ChildConfig(Plain(space.template), recipe)
-  train = jax.jit(lambda key, data: children.train_child(key, {}, data, config))
+  config = child_lib.ChildConfig(Plain(space.template), recipe)
+  train = jax.jit(
+    lambda key, data: child_lib.train_child(key, {}, data, config)
+  )
   rival = Rival(functools.partial(train, data=data))
   rival()
   return Rival(rival.train)
@@ -99,11 +103,11 @@ def make_rival(
 def main(_: Sequence[str]) -> None:
   """Runs both comparisons and prints the ratios."""
   data = data_flags.load_data()
-  few = search.at_most(data, search.SEARCH_IMAGES)
+  few = search_lib.at_most(data, search_lib.SEARCH_IMAGES)
   recipe = training_flags.make_recipe(len(few.train))
-  scaling = evaluation.scaling_of(data.train.images)
-  examples = evaluation.make_evaluator(
-    few, scaling, space=None, recipe=recipe, memo=None
+  scaling = evaluate_lib.scaling_of(data.train.images)
+  examples = evaluate_lib.make_evaluator(
+    few, scaling, space=None, recipe=recipe, store=None
   ).data
 
   start = time.perf_counter()
@@ -113,7 +117,7 @@ def main(_: Sequence[str]) -> None:
 
   training = 0.0
 
-  def race(records: Sequence[results.Record]) -> None:
+  def race(records: Sequence[store_lib.Record]) -> None:
     nonlocal training
     training += sum(record.seconds for record in records)
     if rival.count < len(space):
@@ -122,7 +126,7 @@ def main(_: Sequence[str]) -> None:
   config = search_flags.make_config(recipe)
   start = time.perf_counter()
   with tempfile.TemporaryDirectory() as run_dir:
-    result = search.search(data, space, config, run_dir, on_trained=race)
+    result = search_lib.search(data, space, config, run_dir, on_trained=race)
     report.write(result, data, run_dir)
   ours = time.perf_counter() - start - rival.seconds + orbits_seconds
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -138,15 +142,15 @@ def main(_: Sequence[str]) -> None:
 
 
 def compare_batches(
-  space: spaces.MLPSpace,
-  data: children.ChildData,
-  recipe: recipes.Recipe,
+  space: mlp_space.MLPSpace,
+  data: child_lib.ChildData,
+  recipe: recipe_lib.Recipe,
   rival: Rival,
 ) -> None:
   """Times batches of several sizes, interleaved with plain networks."""
   networks = np.linspace(1, len(space) - 1, max(_BATCHES.value)).astype(int)
   inputs = [space.inputs(int(network)) for network in networks]
-  config = children.ChildConfig(space.program(0), recipe)
+  config = child_lib.ChildConfig(space.program(0), recipe)
   best = dict.fromkeys(_BATCHES.value, float('inf'))
   plain = float('inf')
   for repeat in range(_REPEATS.value + 1):
@@ -155,7 +159,7 @@ def compare_batches(
       keys = jax.random.split(jax.random.key(0), size)
       start = time.perf_counter()
       jax.block_until_ready(
-        children.train_children(
+        child_lib.train_children(
           keys,
           stacked,
           data,

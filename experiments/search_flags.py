@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from absl import flags
 
-from aen import datasets
-from aen import exploration
-from aen import recipes
 from aen import report
-from aen import search
-from aen import spaces
-from aen import strategies
+from aen.data import dataset as dataset_lib
+from aen.search import explore as explore_lib
+from aen.search import search as search_lib
+from aen.search import space as space_lib
+from aen.search import strategies
+from aen.train import recipe as recipe_lib
 from experiments import agent_flags
 from experiments import data_flags
 from experiments import launch
@@ -49,8 +49,8 @@ _RETRAIN_SEEDS = flags.DEFINE_integer(
 
 def run(
   experiment: str,
-  make_space: Callable[[datasets.Dataset], spaces.Space],
-  search_images: int = search.SEARCH_IMAGES,
+  make_space: Callable[[dataset_lib.Dataset], space_lib.Space],
+  search_images: int = search_lib.SEARCH_IMAGES,
 ) -> None:
   """Searches, reports, and says what was found.
 
@@ -66,14 +66,14 @@ def run(
   num_images = min(len(data.train), search_images)
   config = make_config(training_flags.make_recipe(num_images))
   with launch.resumable():
-    result = search.search(data, space, config, run_dir, search_images)
+    result = search_lib.search(data, space, config, run_dir, search_images)
     page = report.write(result, data, run_dir)
   print(f'{result.verdict}\nreport: {page}')
 
 
-def make_config(recipe: recipes.Recipe) -> exploration.SearchConfig:
+def make_config(recipe: recipe_lib.Recipe) -> explore_lib.SearchConfig:
   """Turns the flags into a configuration."""
-  return exploration.SearchConfig(
+  return explore_lib.SearchConfig(
     recipe=recipe,
     strategy=_STRATEGY.value,
     options=agent_flags.options(_STRATEGY.value),

@@ -18,8 +18,8 @@ A search that was stopped goes on when the same command is given again.
 
 from collections.abc import Sequence
 
-from aen import datasets
-from aen import spaces
+from aen.data import dataset as dataset_lib
+from aen.search import gcnn_space
 from experiments import launch
 from experiments import network_flags
 from experiments import search_flags
@@ -48,9 +48,9 @@ def main(_: Sequence[str]) -> None:
   search_flags.run('search_gcnn', make_space, SEARCH_IMAGES)
 
 
-def make_space(data: datasets.Dataset) -> spaces.GCNNSpace:
+def make_space(data: dataset_lib.Dataset) -> gcnn_space.GCNNSpace:
   """Returns the networks that the flags describe."""
-  return spaces.gcnn_space(
+  return gcnn_space.gcnn_space(
     data.image_shape,
     data.num_classes,
     network_flags.symmetries(),

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from aen import evaluation
-from aen import results
-from aen import runs
+from aen import io as io_lib
+from aen.train import evaluate as evaluate_lib
+from aen.train import store as store_lib
 from experiments import launch
 from experiments import mlp_figures
 from experiments import mlp_results
@@ -55,13 +55,16 @@ launch.set_defaults(
 
 def main(_: Sequence[str]) -> None:
   """Trains the tables, row by row, and lays them beside the paper's."""
-  run_dir = runs.open_run(_RUN_DIR.value, {'experiment': 'single_symmetry'})
+  run_dir = io_lib.open_run(_RUN_DIR.value, {'experiment': 'single_symmetry'})
   lines: list[Line] = []
-  with launch.resumable(), results.Results(run_dir / 'results.sqlite') as memo:
+  with (
+    launch.resumable(),
+    store_lib.Results(run_dir / 'results.sqlite') as store,
+  ):
     for base in _BASE.value:
       for kind in _TABLE.value:
         configs = _CONFIGS[kind]
-        lines += measure(base, configs, memo)
+        lines += measure(base, configs, store)
         published_mlp.add(run_dir / 'tables.csv', lines)
         ours = mlp_results.grid(lines, base, configs)
         paper = published_mlp.table(base, configs)
@@ -74,12 +77,12 @@ def main(_: Sequence[str]) -> None:
 
 
 def measure(
-  base: str, configs: Sequence[str], memo: results.Results
+  base: str, configs: Sequence[str], store: store_lib.Results
 ) -> Iterator[Line]:
-  """Trains a table, unless the memo knows it."""
+  """Trains a table, unless the store knows it."""
   networks, seeds = published_mlp.NETWORKS, range(_NUM_SEEDS.value)
   recipe = training_flags.make_recipe(10000)
-  with evaluation.Watch(
+  with evaluate_lib.Watch(
     base, len(configs) * len(networks) * len(seeds)
   ) as watch:
     for config in configs:
@@ -88,7 +91,7 @@ def measure(
         networks,
         seeds,
         recipe,
-        memo,
+        store,
         place_flags.places(),
         watch,
       )

@@ -11,7 +11,7 @@ import pathlib
 import platform
 import time
 
-from aen import files
+from aen import io as io_lib
 
 _HEAD = 'started,stage,bases,state,seconds,machine\n'
 STOPPED, FINISHED = 'stopped', 'finished'
@@ -33,7 +33,7 @@ def clocked(
     if seconds:
       machine = f'{os.cpu_count()} × {platform.machine()}'
       known = path.read_text('utf-8') if path.exists() else _HEAD
-      with files.written_text(path) as file:
+      with io_lib.written_text(path) as file:
         file.write(
           f'{known}{started},{stage},{" ".join(bases)},{state},{seconds},'
           f'{machine}\n'

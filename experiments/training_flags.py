@@ -2,8 +2,8 @@
 
 from absl import flags
 
-from aen import recipes
-from aen import search
+from aen.search import search as search_lib
+from aen.train import recipe as recipe_lib
 
 _EPOCHS = flags.DEFINE_integer(
   'epochs',
@@ -13,51 +13,51 @@ _EPOCHS = flags.DEFINE_integer(
   lower_bound=1,
 )
 _BATCH_SIZE = flags.DEFINE_integer(
-  'batch_size', recipes.Recipe.batch_size, 'Images a step.', lower_bound=1
+  'batch_size', recipe_lib.Recipe.batch_size, 'Images a step.', lower_bound=1
 )
 _OPTIMIZER = flags.DEFINE_enum(
   'optimizer',
-  recipes.Recipe.optimizer,
-  list(recipes.OPTIMIZERS),
+  recipe_lib.Recipe.optimizer,
+  list(recipe_lib.OPTIMIZERS),
   'Of the children; sgd is with momentum.',
 )
 _LEARNING_RATE = flags.DEFINE_float(
   'learning_rate',
-  recipes.Recipe.learning_rate,
+  recipe_lib.Recipe.learning_rate,
   'Of the children.',
   lower_bound=0.0,
 )
 _MOMENTUM = flags.DEFINE_float(
   'momentum',
-  recipes.Recipe.momentum,
+  recipe_lib.Recipe.momentum,
   "Of the optimizer (adam's first moment).",
   lower_bound=0.0,
   upper_bound=1.0,
 )
 _INITIALIZER = flags.DEFINE_enum(
   'initializer',
-  recipes.Recipe.initializer,
-  list(recipes.INITIALIZERS),
+  recipe_lib.Recipe.initializer,
+  list(recipe_lib.INITIALIZERS),
   'How hidden kernels start: uniform by the fan-in, normal by the fan-in'
   ' (lecun, he), or as in the published code, uniform by the number of orbits.',
 )
 _FRESH_ORDER = flags.DEFINE_bool(
   'fresh_order',
-  recipes.Recipe.fresh_order,
+  recipe_lib.Recipe.fresh_order,
   "Whether the images' order is new in every epoch, or, as in the published"
   " code, the first epoch's.",
 )
 _SCHEDULE = flags.DEFINE_enum(
   'schedule',
-  recipes.Recipe.schedule,
-  list(recipes.SCHEDULES),
+  recipe_lib.Recipe.schedule,
+  list(recipe_lib.SCHEDULES),
   'What becomes of the learning rate: as it is to the end, as in the paper, or'
   ' down to nothing along half a cosine.',
 )
 _CRITERION = flags.DEFINE_enum(
   'criterion',
   'likelihood',
-  recipes.CRITERIA,
+  recipe_lib.CRITERIA,
   'What the best epoch and the best network are best in, on the validation'
   ' images: the likelihood of the labels, or the accuracy (as in the paper).',
 )
@@ -69,10 +69,10 @@ _CHILDREN_PER_BATCH = flags.DEFINE_integer(
 )
 
 
-def make_recipe(num_images: int) -> recipes.Recipe:
+def make_recipe(num_images: int) -> recipe_lib.Recipe:
   """Returns how children are trained."""
   given = {} if _EPOCHS.value is None else {'epochs': _EPOCHS.value}
-  return search.default_recipe(
+  return search_lib.default_recipe(
     num_images,
     batch_size=_BATCH_SIZE.value,
     optimizer=_OPTIMIZER.value,

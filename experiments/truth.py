@@ -29,13 +29,12 @@ from absl import flags
 import numpy as np
 
 import aen
-from aen import datasets
-from aen import exploration
-from aen import files
-from aen import outcome
-from aen import runs
-from aen import search
-from aen import spaces
+from aen import io as io_lib
+from aen.data import dataset as dataset_lib
+from aen.search import explore as explore_lib
+from aen.search import mlp_space
+from aen.search import result as result_lib
+from aen.search import search as search_lib
 from experiments import launch
 from experiments import place_flags
 from experiments import published_mlp
@@ -91,7 +90,7 @@ COLUMNS = (
   'implied',
   'right',
   'accuracy',
-  'base_accuracy',
+  'baseline_accuracy',
   'gain',
   'low',
   'high',
@@ -127,7 +126,7 @@ def questions(
       yield Question('shuffled', 'aug0', seed)
 
 
-def load(question: Question) -> datasets.Dataset:
+def load(question: Question) -> dataset_lib.Dataset:
   """Returns the images to ask about."""
   if question.kind == 'square':
     return aen.load_dataset('tic_tac_toe', seed=question.seed)
@@ -147,7 +146,7 @@ def load(question: Question) -> datasets.Dataset:
   return shuffled(data) if question.kind == 'shuffled' else data
 
 
-def shuffled(data: datasets.Dataset) -> datasets.Dataset:
+def shuffled(data: dataset_lib.Dataset) -> dataset_lib.Dataset:
   """Gives every image another one's label."""
   rng = np.random.default_rng(0)
   parts = {
@@ -159,26 +158,26 @@ def shuffled(data: datasets.Dataset) -> datasets.Dataset:
 
 
 def _respects_the_planted(
-  question: Question, result: outcome.SearchResult
+  question: Question, result: result_lib.SearchResult
 ) -> bool:
   return question.subject in result.best.symmetries + result.best.implied
 
 
-def _holds_zero(_: Question, result: outcome.SearchResult) -> bool:
+def _holds_zero(_: Question, result: result_lib.SearchResult) -> bool:
   return result.best.gain.low <= 0 <= result.best.gain.high
 
 
-def _is_the_square(_: Question, result: outcome.SearchResult) -> bool:
+def _is_the_square(_: Question, result: result_lib.SearchResult) -> bool:
   names = set(result.best.symmetries + result.best.implied)
   return names == {'rotation', 'horizontal_flip', 'vertical_flip'}
 
 
-def _gains(_: Question, result: outcome.SearchResult) -> bool:
+def _gains(_: Question, result: result_lib.SearchResult) -> bool:
   gain = result.best.gain
   return bool(result.best.symmetries) and gain.mean >= 3 * gain.standard_error
 
 
-IS_RIGHT: dict[str, Callable[[Question, outcome.SearchResult], bool]] = {
+IS_RIGHT: dict[str, Callable[[Question, result_lib.SearchResult], bool]] = {
   'planted': _respects_the_planted,
   'shuffled': _holds_zero,
   'square': _is_the_square,
@@ -190,7 +189,7 @@ def ask(question: Question) -> dict[str, object]:
   """Runs one search; returns its line of the file."""
   start = time.perf_counter()
   data = load(question)
-  result = search.search(
+  result = search_lib.search(
     data, make_space(question, data), make_config(question, data)
   )
   best = result.best
@@ -200,7 +199,7 @@ def ask(question: Question) -> dict[str, object]:
     'implied': ' + '.join(best.implied),
     'right': int(IS_RIGHT[question.kind](question, result)),
     'accuracy': f'{best.accuracy:.4f}',
-    'base_accuracy': f'{best.base_accuracy:.4f}',
+    'baseline_accuracy': f'{best.baseline_accuracy:.4f}',
     'gain': f'{best.gain.mean:.4f}',
     'low': f'{best.gain.low:.4f}',
     'high': f'{best.gain.high:.4f}',
@@ -209,12 +208,14 @@ def ask(question: Question) -> dict[str, object]:
   }
 
 
-def make_space(question: Question, data: datasets.Dataset) -> spaces.MLPSpace:
+def make_space(
+  question: Question, data: dataset_lib.Dataset
+) -> mlp_space.MLPSpace:
   """Returns all networks; or the two of the paper that a gain compares."""
   with warnings.catch_warnings():
     warnings.filterwarnings('ignore', message='left out')  # on 3×3 boards
     gain = question.kind == 'gain'
-    return spaces.mlp_space(
+    return mlp_space.mlp_space(
       data.image_shape,
       data.num_classes,
       (question.subject.split('/')[1],) if gain else None,
@@ -223,13 +224,15 @@ def make_space(question: Question, data: datasets.Dataset) -> spaces.MLPSpace:
 
 
 def make_config(
-  question: Question, data: datasets.Dataset
-) -> exploration.SearchConfig:
+  question: Question, data: dataset_lib.Dataset
+) -> explore_lib.SearchConfig:
   """Returns the search's defaults but for what the flags say."""
-  recipe = search.default_recipe(min(len(data.train), search.SEARCH_IMAGES))
+  recipe = search_lib.default_recipe(
+    min(len(data.train), search_lib.SEARCH_IMAGES)
+  )
   if _EPOCHS.value and question.kind in ('planted', 'shuffled'):
     recipe = dataclasses.replace(recipe, epochs=_EPOCHS.value)
-  return exploration.SearchConfig(
+  return explore_lib.SearchConfig(
     recipe,
     seed=question.seed,
     top=_TOP.value,
@@ -247,7 +250,7 @@ def read(path: pathlib.Path) -> list[dict[str, str]]:
 
 def write(path: pathlib.Path, rows: Sequence[dict[str, object]]) -> None:
   """Writes all lines."""
-  with files.written_text(path) as file:
+  with io_lib.written_text(path) as file:
     writer = csv.DictWriter(file, COLUMNS, lineterminator='\n')
     writer.writeheader()
     writer.writerows(rows)
@@ -269,7 +272,7 @@ def main(_: Sequence[str]) -> None:
   """Asks everything that has not been answered yet."""
   asks = (_BASE, _NUM_TRAIN, _EPOCHS, _TOP, _RETRAIN_SEEDS)
   config = {holder.name: holder.value for holder in asks}
-  out = runs.open_run(_OUT.value, {'experiment': 'truth', **config})
+  out = io_lib.open_run(_OUT.value, {'experiment': 'truth', **config})
   path = out / 'truth.csv'
   rows: list[dict[str, object]] = list(read(path))
   known = {(row['kind'], row['subject'], row['seed']) for row in rows}

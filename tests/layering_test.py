@@ -1,6 +1,7 @@
-"""Imports go one way: each module only from those above it in the walk."""
+"""Imports go one way: each module only from those above it in the rooms."""
 
 import ast
+import functools
 import pathlib
 import subprocess
 import sys
@@ -10,85 +11,86 @@ import pytest
 import aen
 
 PACKAGE = pathlib.Path(aen.__file__).parent
-WALK = (
-  'files',
-  'checks',
-  'symmetries',
-  'orbits',
-  'sharing',
-  'lattice',
-  'landscapes',
-  'testing',
-  'layers',
-  'windows',
-  'convolutions',
-  'pooling',
-  'conversions',
-  'networks',
-  'group_cnn',
-  'datasets',
-  'augmentations',
-  'recipes',
-  'children',
-  'spaces',
-  'rewards',
-  'environment',
-  'replay',
-  'dqn',
-  'strategies',
-  'results',
-  'scoring',
-  'evaluation',
-  'outcome',
-  'runs',
-  'survey',
-  'tables',
-  'exploration',
-  'search',
-  'report',
-)
-NUMPY_ONLY = WALK[: WALK.index('testing')]
+ROOMS = aen._ROOMS
+LONGEST_CHAIN = 11
 
 
 def module_names():
-  found = {path.stem for path in PACKAGE.glob('*.py')} - {'__init__'}
-  return sorted(
-    found | {path.parent.name for path in PACKAGE.glob('*/__init__.py')}
-  )
+  """Returns the dotted names of all modules but `aen` itself."""
+  paths = [path.relative_to(PACKAGE) for path in PACKAGE.rglob('*.py')]
+  names = {'.'.join(path.with_suffix('').parts) for path in paths}
+  return sorted(name.removesuffix('.__init__') for name in names)[1:]
 
 
-def source_files(module):
-  if (PACKAGE / f'{module}.py').exists():
-    return [PACKAGE / f'{module}.py']
-  return sorted((PACKAGE / module).rglob('*.py'))
+MODULES = module_names()
 
 
+@functools.cache
 def imports(module):
-  """Yields every dotted name that a module imports, wherever it does so."""
-  for path in source_files(module):
-    for node in ast.walk(ast.parse(path.read_text())):
-      if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-      elif isinstance(node, ast.ImportFrom):
-        yield from (f'{node.module}.{alias.name}' for alias in node.names)
+  """Returns every dotted name that a module imports, wherever it does so."""
+  path = PACKAGE / module.replace('.', '/')
+  path = path / '__init__.py' if path.is_dir() else path.with_suffix('.py')
+  found = set()
+  for node in ast.walk(ast.parse(path.read_text())):
+    if isinstance(node, ast.Import):
+      found |= {alias.name for alias in node.names}
+    elif isinstance(node, ast.ImportFrom):
+      found |= {f'{node.module}.{alias.name}' for alias in node.names}
+  return found
 
 
-def test_every_module_has_its_place_in_the_walk():
-  assert set(module_names()) <= set(WALK)
+@functools.cache
+def dependencies(module):
+  """Returns the modules that a module imports, their packages among them."""
+  found = set()
+  for name in imports(module):
+    parts = name.split('.')[1:] if name.startswith('aen.') else []
+    prefixes = {'.'.join(parts[:i]) for i in range(1, len(parts) + 1)}
+    found |= {p for p in prefixes & set(MODULES) if not inside(module, p)}
+  return found
 
 
-@pytest.mark.parametrize('module', module_names())
+def inside(module, package):
+  return f'{module}.'.startswith(f'{package}.')
+
+
+@functools.cache
+def chain(module):
+  """Returns the longest chain of imports that begins with a module."""
+  return (module, *max(map(chain, dependencies(module)), key=len, default=()))
+
+
+def room(module):
+  return ROOMS.index(module.split('.')[0])
+
+
+def test_every_module_is_in_a_room():
+  assert {module.split('.')[0] for module in MODULES} == set(ROOMS)
+
+
+@pytest.mark.parametrize('module', MODULES)
 def test_imports_go_one_way(module):
-  above = set(WALK[: WALK.index(module) + 1])
-  used = {name.split('.')[1] for name in imports(module) if name[:4] == 'aen.'}
-  assert used <= above
-  assert 'aen' not in set(imports(module))
+  assert all(room(used) <= room(module) for used in dependencies(module))
+  assert 'aen' not in imports(module)
+  assert module not in chain(module)[1:]  # a cycle would not end at all
 
 
-@pytest.mark.parametrize('module', NUMPY_ONLY)
-def test_the_first_modules_never_import_jax(module):
-  roots = {name.split('.')[0] for name in imports(module)}
-  assert not roots & {'jax', 'jaxlib', 'flax', 'optax', 'chex'}
+def test_chains_of_imports_are_short():
+  assert len(max(map(chain, MODULES), key=len)) <= LONGEST_CHAIN
+
+
+@pytest.mark.parametrize(
+  'module', [m for m in MODULES if m == 'io' or inside(m, 'groups')]
+)
+def test_the_first_rooms_never_import_jax(module):
+  code = (
+    f'import sys, importlib; importlib.import_module("aen.{module}");'
+    'print(sorted({"jax", "flax", "optax", "chex"} & set(sys.modules)))'
+  )
+  run = subprocess.run(
+    [sys.executable, '-c', code], capture_output=True, text=True, check=True
+  )
+  assert run.stdout.strip() == '[]'
 
 
 def test_importing_the_package_is_light():

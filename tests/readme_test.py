@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 import pytest
 
-from aen import search
+from aen.search import search as search_lib
 from tests import launchers
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -32,8 +32,10 @@ def readers_own_files(tmp_path, monkeypatch):
     Image.fromarray(image).save(path)
   np.savez(tmp_path / 'mine.npz', x_train=images, y_train=labels)
   monkeypatch.chdir(tmp_path)
-  monkeypatch.setattr(search, 'SEARCH_STEPS', 10)  # one short training will do
-  monkeypatch.setattr(search, 'MIN_EPOCHS', 1)
+  monkeypatch.setattr(
+    search_lib, 'SEARCH_STEPS', 10
+  )  # one short training will do
+  monkeypatch.setattr(search_lib, 'MIN_EPOCHS', 1)
   return {'images': images, 'labels': labels}
 
 

@@ -8,16 +8,16 @@ from matplotlib import figure
 from matplotlib import ticker
 import numpy as np
 
-from aen import outcome
-from aen import scoring
 from aen.report import style
+from aen.search import result as result_lib
+from aen.train import score as score_lib
 
 _NAME_WIDTH = 46  # letters in a line
 _MIN_WINDOW = 5
 
 
 def top_networks(
-  ranking: Sequence[outcome.Ranked], count: int = 12, base: int = 0
+  ranking: Sequence[result_lib.Ranked], count: int = 12, base: int = 0
 ) -> figure.Figure:
   """Draws the accuracies of the best networks, with 95 % intervals.
 
@@ -70,8 +70,8 @@ def top_networks(
 
 
 def _find(
-  ranking: Sequence[outcome.Ranked], network: int
-) -> outcome.Ranked | None:
+  ranking: Sequence[result_lib.Ranked], network: int
+) -> result_lib.Ranked | None:
   return next((entry for entry in ranking if entry.network == network), None)
 
 
@@ -82,7 +82,7 @@ def _wrapped(name: str) -> str:
 def _intervals(
   ax: axes.Axes,
   rows: np.ndarray,
-  scores: Sequence[scoring.Score],
+  scores: Sequence[score_lib.Score],
   *,
   color: str,
   marker: str,
@@ -101,10 +101,10 @@ def _intervals(
     )
 
 
-def _margins(scores: Sequence[scoring.Score]) -> np.ndarray:
+def _margins(scores: Sequence[score_lib.Score]) -> np.ndarray:
   """Returns how far the intervals reach down and up, in percent. [2, n]."""
   middle = np.array([score.accuracy for score in scores])
-  margin = scoring.Z_95 * np.array([score.standard_error for score in scores])
+  margin = score_lib.Z_95 * np.array([score.standard_error for score in scores])
   return 100 * np.stack(
     [np.minimum(margin, middle), np.minimum(margin, 1 - middle)]
   ).clip(0)
@@ -125,7 +125,7 @@ def _legend(drawn: figure.Figure, ax: axes.Axes) -> None:
 
 
 def frequencies(
-  ranking: Sequence[outcome.Ranked], bits: Sequence[str], count: int = 10
+  ranking: Sequence[result_lib.Ranked], bits: Sequence[str], count: int = 10
 ) -> figure.Figure:
   """Draws how many of the best networks have each choice.
 
@@ -158,7 +158,7 @@ def frequencies(
 
 
 def _shares(
-  ranking: Sequence[outcome.Ranked], bits: Sequence[str]
+  ranking: Sequence[result_lib.Ranked], bits: Sequence[str]
 ) -> list[float]:
   """Returns which part of the networks has each choice, in percent."""
   owned = [entry.symmetries + entry.implied for entry in ranking]
@@ -168,7 +168,7 @@ def _shares(
 
 
 def weights_against_accuracy(
-  ranking: Sequence[outcome.Ranked],
+  ranking: Sequence[result_lib.Ranked],
 ) -> figure.Figure:
   """Draws every network's accuracy in the search over its free weights."""
   drawn = style.sheet(7.5, 4.6)
@@ -211,7 +211,7 @@ def weights_against_accuracy(
 
 def _dots(
   ax: axes.Axes,
-  entries: Sequence[outcome.Ranked],
+  entries: Sequence[result_lib.Ranked],
   label: str,
   *,
   color: str,

@@ -10,9 +10,9 @@ from matplotlib import collections as mpl_collections
 from matplotlib import figure
 import numpy as np
 
-from aen import outcome
-from aen.lattice import Lattice
+from aen.groups.lattice import Lattice
 from aen.report import style
+from aen.search import result as result_lib
 
 MAX_NETWORKS = 600  # more dots than this are no picture
 _SWEEPS = 12
@@ -35,8 +35,8 @@ def lattice_diagram(
     order that they have among each other.
   """
   networks = _drawn(lattice, values, best)
-  above = _covers(lattice.closures[networks])
-  levels = np.bitwise_count(lattice.closures[networks]).astype(int)
+  above = _covers(lattice.implied_states[networks])
+  levels = np.bitwise_count(lattice.implied_states[networks]).astype(int)
   places = np.stack([_across(levels, above), levels], axis=1)  # [R, 2]
   drawn = style.sheet(9.5, 2.2 + 0.48 * (np.ptp(levels) + 1))
   ax = drawn.subplots()
@@ -46,9 +46,11 @@ def lattice_diagram(
   _draw_lines(ax, places, above, within)
   _draw_dots(drawn, ax, places, [values.get(n, np.nan) for n in networks])
   _name_atoms(ax, lattice, networks, places, above)
-  _mark(ax, places[0], 's', style.BASE, outcome.in_words(()))
+  _mark(ax, places[0], 's', style.BASE, result_lib.in_words(()))
   if best is not None:
-    name = outcome.in_words(lattice.names(int(lattice.representatives[best])))
+    name = result_lib.in_words(
+      lattice.names(int(lattice.shortest_states[best]))
+    )
     label = style.plain(f'chosen: {name}')
     _mark(ax, places[networks.index(best)], '*', style.BEST, label)
   style.tidy(
@@ -79,10 +81,12 @@ def _drawn(
   return [0, *sorted(ranked[: MAX_NETWORKS - 1])]
 
 
-def _covers(closures: np.ndarray) -> np.ndarray:
+def _covers(implied_states: np.ndarray) -> np.ndarray:
   """Whether network j is one step above network i. bool [R, R]."""
-  holds = (closures[:, None] & ~closures[None, :]) == 0  # j holds all of i
-  below = holds & ~np.eye(len(closures), dtype=bool)
+  holds = (
+    implied_states[:, None] & ~implied_states[None, :]
+  ) == 0  # j holds all of i
+  below = holds & ~np.eye(len(implied_states), dtype=bool)
   two_steps = below.astype(np.float32) @ below.astype(np.float32) > 0
   return below & ~two_steps
 
@@ -173,7 +177,7 @@ def _name_atoms(
   if atoms.size > _MAX_LABELS:
     return
   for i in atoms:
-    names = lattice.names(int(lattice.representatives[networks[i]]))
+    names = lattice.names(int(lattice.shortest_states[networks[i]]))
     ax.annotate(
       style.plain('\n'.join(names).replace('_', '\n')),
       places[i],

@@ -13,12 +13,12 @@ from matplotlib import patheffects
 from matplotlib import ticker
 import numpy as np
 
-from aen import symmetries as symmetries_lib
-from aen.orbits import as_shape
-from aen.orbits import orbits
-from aen.orbits import permutation
+from aen.groups import symmetries as symmetries_lib
+from aen.groups.orbits import as_shape
+from aen.groups.orbits import orbits
+from aen.groups.orbits import permutation
+from aen.groups.sharing import Sharing
 from aen.report import style
-from aen.sharing import Sharing
 
 _MAX_NUMBERED = 12  # a matrix up to this side has its numbers written in
 _MAX_GRAPH = 12

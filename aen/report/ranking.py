@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from aen import outcome
-from aen import scoring
 from aen.report import page
 from aen.report import style
+from aen.search import result as result_lib
+from aen.train import score as score_lib
 
 _COLUMNS = (
   page.Column('Rank', numeric=True),
@@ -19,7 +19,7 @@ _COLUMNS = (
 )
 
 
-def table(ranking: Sequence[outcome.Ranked], base: int = 0) -> str:
+def table(ranking: Sequence[result_lib.Ranked], base: int = 0) -> str:
   """Returns the whole ranking as HTML, best first, one row per network.
 
   Args:
@@ -33,7 +33,7 @@ def table(ranking: Sequence[outcome.Ranked], base: int = 0) -> str:
   return page.table(_COLUMNS, rows, 'Ranking of networks', sortable=True)
 
 
-def _row(rank: int, entry: outcome.Ranked, kind: str) -> page.Row:
+def _row(rank: int, entry: result_lib.Ranked, kind: str) -> page.Row:
   search, again = entry.search, entry.retrained
   return page.Row(
     [
@@ -48,10 +48,10 @@ def _row(rank: int, entry: outcome.Ranked, kind: str) -> page.Row:
   )
 
 
-def _score(score: scoring.Score | None) -> tuple[page.Cell, page.Cell]:
+def _score(score: score_lib.Score | None) -> tuple[page.Cell, page.Cell]:
   if score is None:
     return page.Cell(''), page.Cell('')
-  margin = scoring.Z_95 * score.standard_error
+  margin = score_lib.Z_95 * score.standard_error
   return (
     page.Cell(f'{100 * score.value:.1f}', score.value),
     page.Cell(

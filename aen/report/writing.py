@@ -13,12 +13,11 @@ from typing import NamedTuple
 from matplotlib import figure
 import numpy as np
 
-from aen import conversions
-from aen import datasets
-from aen import files
-from aen import layers
-from aen import outcome
-from aen import symmetries as symmetries_lib
+from aen import io as io_lib
+from aen.data import dataset as dataset_lib
+from aen.groups import symmetries as symmetries_lib
+from aen.nn import convert
+from aen.nn import dense as dense_lib
 from aen.report import charts
 from aen.report import diagram
 from aen.report import page
@@ -26,6 +25,7 @@ from aen.report import patterns
 from aen.report import ranking as ranking_lib
 from aen.report import samples
 from aen.report import style
+from aen.search import result as result_lib
 
 _MAX_OUTPUTS = 8  # of one orbit, drawn as images
 
@@ -47,9 +47,9 @@ class Picture(NamedTuple):
 
 
 def write(
-  result: outcome.SearchResult,
-  data: datasets.Dataset,
-  run_dir: files.PathLike,
+  result: result_lib.SearchResult,
+  data: dataset_lib.Dataset,
+  run_dir: io_lib.PathLike,
 ) -> pathlib.Path:
   """Writes report.html, one file that needs no other, and its figures as PNG.
 
@@ -76,7 +76,7 @@ def write(
   sections += _loading(result, run_dir)
   sections += _configuration(run_dir)
   path = run_dir / 'report.html'
-  with files.written_text(path) as file:
+  with io_lib.written_text(path) as file:
     file.write(page.page(f'aen: {result.dataset}', sections))
   return path
 
@@ -99,13 +99,13 @@ def _is_picture(part: str | Picture) -> bool:
 
 def _drawn(picture: Picture, run_dir: pathlib.Path) -> str:
   png = style.png(picture.figure)
-  with files.written_whole(run_dir / f'{picture.name}.png') as file:
+  with io_lib.written_whole(run_dir / f'{picture.name}.png') as file:
     file.write(png)
   return page.picture(png, picture.alt, picture.caption)
 
 
 def _verdict(
-  result: outcome.SearchResult, data: datasets.Dataset
+  result: result_lib.SearchResult, data: dataset_lib.Dataset
 ) -> Iterator[str]:
   best, num_images = result.best, result.num_images
   helper = result.space.helper
@@ -118,10 +118,10 @@ def _verdict(
   )
   yield page.paragraph(result.verdict, 'verdict')
   base = (
-    _percent(best.base_accuracy),
+    _percent(best.baseline_accuracy),
     f'of test images right, without {helper}',
   )
-  if result.is_plain:
+  if result.is_baseline:
     yield page.tiles([base])
     return
   gain = best.gain
@@ -141,7 +141,7 @@ def _percent(share: float) -> str:
   return f'{100 * share:.1f} %'
 
 
-def _ranking(result: outcome.SearchResult) -> Iterator[str | Picture]:
+def _ranking(result: result_lib.SearchResult) -> Iterator[str | Picture]:
   ranking = result.ranking
   finalists = sum(entry.retrained is not None for entry in ranking)
   yield page.paragraph(
@@ -151,10 +151,10 @@ def _ranking(result: outcome.SearchResult) -> Iterator[str | Picture]:
     ' told to raise, accuracy or likelihood. All in percent, on validation'
     ' images, accuracies with 95 % intervals. A click on a heading sorts.'
   )
-  yield ranking_lib.table(ranking, result.base)
+  yield ranking_lib.table(ranking, result.baseline)
   yield Picture(
     'top_networks',
-    charts.top_networks(ranking, base=result.base),
+    charts.top_networks(ranking, base=result.baseline),
     'Validation accuracies of the best networks with 95 % intervals',
     'The first of the ranking. Retrained networks have seen more epochs and'
     ' several seeds, so compare green with green, grey with grey.',
@@ -169,7 +169,7 @@ def _ranking(result: outcome.SearchResult) -> Iterator[str | Picture]:
   )
 
 
-def _structure(result: outcome.SearchResult) -> Iterator[str | Picture]:
+def _structure(result: result_lib.SearchResult) -> Iterator[str | Picture]:
   ranking, lattice = result.ranking, result.space.lattice
   if lattice is None:
     return
@@ -185,21 +185,21 @@ def _structure(result: outcome.SearchResult) -> Iterator[str | Picture]:
     'lattice',
     diagram.lattice_diagram(lattice, values, ranking[0].network),
     'The lattice of distinct networks, coloured by validation accuracy',
-    f'{len(lattice.index)} sets of symmetries make {len(lattice)} distinct'
+    f'{len(lattice.network_of)} sets of symmetries make {len(lattice)} distinct'
     ' networks. A line joins a network to the next one that respects more; the'
     ' coloured lines are all that the chosen one contains.',
   )
 
 
-def _chosen(result: outcome.SearchResult) -> Iterator[str | Picture]:
+def _chosen(result: result_lib.SearchResult) -> Iterator[str | Picture]:
   first = next(iter(result.best.model.sublayers().values()))
-  if isinstance(first, layers.EquivariantDense):
+  if isinstance(first, dense_lib.EquivariantDense):
     yield from _dense_layer(result.best, first)
   else:
     yield from _group_cnn(result)
 
 
-def _group_cnn(result: outcome.SearchResult) -> Iterator[str | Picture]:
+def _group_cnn(result: result_lib.SearchResult) -> Iterator[str | Picture]:
   model, weights = result.best.model, result.ranking[0].num_weights
   yield page.paragraph(
     f'{result.best.name}: its features have {model.widths()[0]} channels for'
@@ -212,7 +212,7 @@ def _group_cnn(result: outcome.SearchResult) -> Iterator[str | Picture]:
 
 
 def _dense_layer(
-  best: outcome.Best, layer: layers.EquivariantDense
+  best: result_lib.Best, layer: dense_lib.EquivariantDense
 ) -> Iterator[str | Picture]:
   sharing = layer.sharing()
   free, entries = sharing.num_weights, sharing.kernel.size
@@ -267,16 +267,16 @@ def _one_orbit(labels: np.ndarray, grid: Sequence[int]) -> np.ndarray:
 
 
 def _kernel(
-  layer: layers.EquivariantDense, params: Mapping[str, Any]
+  layer: dense_lib.EquivariantDense, params: Mapping[str, Any]
 ) -> np.ndarray:
   """Returns the dense kernel from the first channel to the first. [N, M]."""
-  dense = np.asarray(conversions.to_dense(layer, params)['kernel'])
+  dense = np.asarray(convert.to_dense(layer, params)['kernel'])
   num_in, num_out = layer.sharing().kernel.shape
   features = dense.shape[1] // num_out
   return dense.reshape(num_in, -1, num_out, features)[:, 0, :, 0]
 
 
-def _course(result: outcome.SearchResult) -> Iterator[str | Picture]:
+def _course(result: result_lib.SearchResult) -> Iterator[str | Picture]:
   counts, space = result.counts, result.space
   children = sum(
     score.num_seeds
@@ -287,7 +287,10 @@ def _course(result: outcome.SearchResult) -> Iterator[str | Picture]:
   yield page.tiles(
     [
       (style.spaced(counts.steps), 'steps: states proposed'),
-      (style.spaced(counts.states), f'different states, of {len(space.index)}'),
+      (
+        style.spaced(counts.states),
+        f'different states, of {len(space.network_of)}',
+      ),
       (style.spaced(counts.networks), f'networks trained, of {len(space)}'),
       (style.spaced(children), 'children trained, retraining among them'),
     ]
@@ -315,13 +318,13 @@ def _course(result: outcome.SearchResult) -> Iterator[str | Picture]:
     )
 
 
-def _is_sweep(result: outcome.SearchResult) -> bool:
+def _is_sweep(result: result_lib.SearchResult) -> bool:
   """Whether every network was proposed exactly once."""
-  networks = sorted(int(result.space.index[s]) for s, *_ in result.trace)
+  networks = sorted(int(result.space.network_of[s]) for s, *_ in result.trace)
   return networks == list(range(len(result.space)))
 
 
-def _data(data: datasets.Dataset) -> Iterator[Picture]:
+def _data(data: dataset_lib.Dataset) -> Iterator[Picture]:
   shown = min(data.num_classes, samples.MAX_CLASSES)
   yield Picture(
     'samples',
@@ -335,7 +338,7 @@ def _data(data: datasets.Dataset) -> Iterator[Picture]:
 
 
 def _loading(
-  result: outcome.SearchResult, run_dir: pathlib.Path
+  result: result_lib.SearchResult, run_dir: pathlib.Path
 ) -> Iterator[str]:
   names = [symmetry.name for symmetry in result.space.symmetries]
   own = [name for name in names if name not in symmetries_lib.SYMMETRIES]

@@ -1,0 +1,1 @@
+"""Images and labels: by name, from files, from arrays; TFDS builders."""

@@ -1,0 +1,152 @@
+"""`load_dataset`: a data set by name, from a path, or from arrays."""
+
+from collections.abc import Sequence
+import dataclasses
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from aen.data import dataset as dataset_lib
+from aen.data import finding
+from aen.data import own
+from aen.data import sources
+from aen.data import splits
+from aen.io import PathLike
+
+
+def load_dataset(
+  name: str | os.PathLike[str],
+  *,
+  size: str | None = None,
+  num_train: int | None = None,
+  num_validation: int | None = None,
+  num_test: int | None = None,
+  seed: int = 0,
+  stratified: bool = True,
+  partial: bool = False,
+  raw_dir: PathLike | None = None,
+  data_dir: PathLike | None = None,
+  download: bool = True,
+) -> dataset_lib.Dataset:
+  """Loads a data set into memory.
+
+  Embedded: `'digits'`, `'tic_tac_toe'`. By file or download: `'mnist'`,
+  `'fashion_mnist'`, `'kmnist'`, `'emnist/letters'` (and its other configs),
+  `'cifar10'`, `'svhn_cropped'`, `'rot_mnist'`, `'rot_mnist_made'`,
+  `'sign_language_mnist'`. With transformed images: `'g_mnist/aug3'`, and so on
+  for every grey square set and every config of
+  `aen.data.transform.CONFIGS`. Or the path of an .npz file (x_train,
+  y_train, and if there are any x_test, y_test, class_names) or of a folder of
+  class-named folders of images, or of train/ and test/ with such folders.
+
+  Images are uint8 as they are stored; `data.normalised()` gives float32. Your
+  own float images are used as they are, your own grey images of 16 bits are
+  scaled to 8.
+
+  Args:
+    name: A name above, or a path.
+    size: The numbers of one of the paper's experiments: `'search'` (4000
+      training and 1000 validation images), `'retrain'` (10000 training and 1000
+      test images) or `'gcnn'` (6000 and 1000 as in search). The numbers below
+      override it.
+    num_train: Training images; all that validation leaves by default.
+    num_validation: Validation images, out of the training part; a sixth of it
+      by default, or less if `num_train` leaves less.
+    num_test: Test images; all by default.
+    seed: Fixes which images are chosen (not how a G-data set transforms them:
+      its pixels are part of its definition).
+    stratified: Choose images in proportion to the classes.
+    partial: Accept a part of an official set where the whole is not at hand.
+      The name and the fingerprint then say so.
+    raw_dir: Where official files lie, `<raw_dir>/<name>/<file>`; by default
+      the environment variable AEN_RAW_DIR.
+    data_dir: Where TFDS keeps its data; by default ~/tensorflow_datasets.
+    download: Whether files that are not at hand may be downloaded, by TFDS.
+
+  Returns:
+    The splits, each with images [N, H, W] (colour: [N, H, W, C]) and labels
+    [N], the class names, and a fingerprint of exactly these images.
+
+  >>> load_dataset('tic_tac_toe')
+  Dataset('tic_tac_toe', 584/116/258 train/validation/test images of 3 x 3, \
+3 classes)
+  """
+  options: dict[str, Any] = {
+    'sizes': _sizes(size, num_train, num_validation, num_test),
+    'seed': seed,
+    'stratified': stratified,
+  }
+  if own.is_path(name):
+    return dataset_lib.divide(*own.read(pathlib.Path(name)), **options)
+  source, config = sources.find(str(name))
+  places = finding.Places(raw_dir, data_dir, download, partial)
+  found = finding.find(source, config, places)
+  full_name = str(name)
+  if found.partial:
+    full_name += f'-partial-{len(found.parts.train)}-{len(found.parts.test)}'
+  return dataset_lib.divide(
+    found.parts,
+    full_name,
+    source.class_names,
+    config=config,
+    partial=found.partial,
+    **options,
+  )
+
+
+def from_arrays(
+  images: np.ndarray,
+  labels: np.ndarray,
+  *,
+  test_images: np.ndarray | None = None,
+  test_labels: np.ndarray | None = None,
+  class_names: Sequence[str] | None = None,
+  name: str = 'arrays',
+  num_train: int | None = None,
+  num_validation: int | None = None,
+  num_test: int | None = None,
+  seed: int = 0,
+  stratified: bool = True,
+) -> dataset_lib.Dataset:
+  """Makes a data set of your own arrays.
+
+  Args:
+    images: uint8 or finite float, [N, H, W] or [N, H, W, C].
+    labels: Whole numbers from 0, none left out unless there are class names.
+      [N].
+    test_images: As `images`. Without them, a sixth of the images is held out.
+    test_labels: As `labels`.
+    class_names: One per label, all different; the numbers by default.
+    name: What reports call it.
+    num_train: Training images; this and what follows as in `load_dataset`.
+    num_validation: Validation images.
+    num_test: Test images.
+    seed: Fixes which images are chosen.
+    stratified: Choose images in proportion to the classes.
+
+  Returns:
+    The data set; float images are kept as float32.
+  """
+  parts = own.as_parts(images, labels, test_images, test_labels, where=name)
+  return dataset_lib.divide(
+    parts,
+    name,
+    own.as_class_names(class_names, parts, where=name),
+    sizes=splits.Sizes(num_train, num_validation, num_test),
+    seed=seed,
+    stratified=stratified,
+  )
+
+
+def _sizes(
+  size: str | None,
+  num_train: int | None,
+  num_validation: int | None,
+  num_test: int | None,
+) -> splits.Sizes:
+  sizes = {'train': num_train, 'validation': num_validation, 'test': num_test}
+  given: Any = {key: n for key, n in sizes.items() if n is not None}
+  base = splits.paper_sizes(size) if size else splits.Sizes()
+  return dataclasses.replace(base, **given)

@@ -1,0 +1,156 @@
+"""Tiny files in the formats of the official ones, to test with."""
+
+from collections.abc import Callable
+import dataclasses
+import gzip
+import io
+import pathlib
+import tarfile
+import zipfile
+
+import numpy as np
+
+from aen.data import files
+from aen.data import sources
+from aen.data.arrays import Part
+from aen.data.arrays import Parts
+
+
+def tiny_source(
+  name: str,
+  raw_dir: files.PathLike,
+  counts: tuple[int, int] = (40, 20),
+  shape: tuple[int, ...] | None = None,
+) -> sources.Source:
+  """Writes a data set of random images as if its official files were tiny.
+
+  Args:
+    name: A data set that is read from files.
+    raw_dir: Where to write them, in the layout of raw directories.
+    counts: Images for training and for testing.
+    shape: Of one image, if it should be a wrong one.
+
+  Returns:
+    The source of that name, expecting exactly these files.
+  """
+  source = sources.SOURCES[name]
+  folder = pathlib.Path(raw_dir) / source.folder
+  folder.mkdir(parents=True, exist_ok=True)
+  parts = random_parts(counts, shape or source.shape, len(source.class_names))
+  _WRITERS[name.partition('/')[0]](folder, name, parts)
+  official = [
+    dataclasses.replace(
+      file,
+      size=(folder / file.name).stat().st_size,
+      sha256=files.sha256(folder / file.name),
+      content_sha256='',
+    )
+    for file in source.files
+  ]
+  return dataclasses.replace(source, files=tuple(official), counts=counts)
+
+
+def random_parts(
+  counts: tuple[int, int], shape: tuple[int, ...], num_classes: int
+) -> Parts:
+  """Returns parts of random images; labels go round the classes."""
+  random = np.random.default_rng(0)
+  train, test = (
+    Part(
+      random.integers(0, 256, (count, *shape), np.uint8),
+      np.arange(count, dtype=np.int32) % num_classes,
+    )
+    for count in counts
+  )
+  return Parts(train, test)
+
+
+def idx_bytes(array: np.ndarray) -> bytes:
+  """Returns an array of uint8 in MNIST's format, not yet compressed."""
+  header = bytes([0, 0, 8, array.ndim])
+  return header + np.array(array.shape, '>u4').tobytes() + array.tobytes()
+
+
+def _packed(array: np.ndarray) -> bytes:
+  return gzip.compress(idx_bytes(array.astype(np.uint8)), mtime=0)
+
+
+def _write_idx(folder: pathlib.Path, name: str, parts: Parts) -> None:
+  del name  # the four files are called alike in every set
+  for stem, side in (('train', parts.train), ('t10k', parts.test)):
+    images = folder / f'{stem}-images-idx3-ubyte.gz'
+    images.write_bytes(_packed(side.images))
+    labels = folder / f'{stem}-labels-idx1-ubyte.gz'
+    labels.write_bytes(_packed(side.labels))
+
+
+def _write_zip(folder: pathlib.Path, name: str, parts: Parts) -> None:
+  config = name.partition('/')[2]
+  first_label = config == 'letters'
+  with zipfile.ZipFile(folder / 'gzip.zip', 'w') as f:
+    for split, side in (('train', parts.train), ('test', parts.test)):
+      stem = f'gzip/emnist-{config}-{split}'
+      f.writestr(f'{stem}-images-idx3-ubyte.gz', _packed(side.images))
+      labels = _packed(side.labels + first_label)
+      f.writestr(f'{stem}-labels-idx1-ubyte.gz', labels)
+
+
+def _write_tar(folder: pathlib.Path, name: str, parts: Parts) -> None:
+  del name  # only CIFAR-10 comes like this
+  fifths = np.array_split(np.arange(len(parts.train)), 5)
+  batches = {
+    f'data_batch_{i}': parts.train[rows] for i, rows in enumerate(fifths, 1)
+  } | {'test_batch': parts.test}
+  with tarfile.open(folder / 'cifar-10-binary.tar.gz', 'w:gz') as f:
+    for batch, side in batches.items():
+      pixels = side.images.transpose(0, 3, 1, 2).reshape(len(side), -1)
+      labels = side.labels[:, None].astype(np.uint8)
+      content = np.concatenate([labels, pixels], axis=1).tobytes()
+      member = tarfile.TarInfo(f'cifar-10-batches-bin/{batch}.bin')
+      member.size = len(content)
+      f.addfile(member, io.BytesIO(content))
+
+
+def _write_mat(folder: pathlib.Path, name: str, parts: Parts) -> None:
+  from scipy import io as scipy_io  # slow to import
+
+  del name  # only SVHN comes like this
+  for split, side in (('train', parts.train), ('test', parts.test)):
+    labels = np.where(side.labels == 0, 10, side.labels)[:, None]
+    images = np.moveaxis(side.images, 0, -1)
+    scipy_io.savemat(folder / f'{split}_32x32.mat', {'X': images, 'y': labels})
+
+
+def _write_table(
+  row: Callable[[np.ndarray, int], str], header: str = ''
+) -> Callable[[pathlib.Path, str, Parts], None]:
+  def write(folder: pathlib.Path, name: str, parts: Parts) -> None:
+    train, test = (file.name for file in sources.SOURCES[name].files)
+    for file, side in ((train, parts.train), (test, parts.test)):
+      rows = zip(side.images, side.labels, strict=True)
+      lines = [row(image.ravel(), int(label)) for image, label in rows]
+      (folder / file).write_text(header + '\n'.join(lines) + '\n')
+
+  return write
+
+
+def _amat_row(pixels: np.ndarray, label: int) -> str:
+  return ' '.join(f'{value:.6f}' for value in (*(pixels / 255), label))
+
+
+def _sign_row(pixels: np.ndarray, label: int) -> str:
+  return ','.join(str(value) for value in (label + (label > 8), *pixels))
+
+
+_WRITERS = {
+  'mnist': _write_idx,
+  'fashion_mnist': _write_idx,
+  'kmnist': _write_idx,
+  'emnist': _write_zip,
+  'cifar10': _write_tar,
+  'svhn_cropped': _write_mat,
+  'rot_mnist': _write_table(_amat_row),
+  'sign_language_mnist': _write_table(
+    _sign_row, 'label,' + ','.join(f'pixel{i}' for i in range(1, 785)) + '\n'
+  ),
+}

@@ -1,0 +1,1 @@
+"""Which entries share a weight? Symmetries, orbits, sharing; NumPy only."""

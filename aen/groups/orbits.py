@@ -1,0 +1,266 @@
+"""Permutations of points, and the orbits they generate.
+
+Permutations are in gather form everywhere: `permuted = points[permutation]`.
+Labels are int32, one per point, numbered by first occurrence, so two partitions
+are equal exactly when their arrays are.
+
+Orbits need generators only: the orbits of a group are the connected components
+of the graph that joins every point to its images under the generators.
+
+Legend: N points, K permutations, C classes.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+import math
+
+import numpy as np
+
+from aen.groups import symmetries as symmetries_lib
+
+MAX_POINTS = np.iinfo(np.int32).max
+_BLOCK = 2**16  # points that are joined at once
+
+
+def permutation(
+  symmetry: symmetries_lib.SymmetryLike, shape: Sequence[int]
+) -> np.ndarray:
+  """Returns the permutation of a grid's points that a symmetry is.
+
+  Args:
+    symmetry: A name, a function of an array, or a `Symmetry`.
+    shape: The grid.
+
+  Returns:
+    p, int32 [N], such that `symmetry(x).ravel() == x.ravel()[p]`.
+
+  >>> permutation('horizontal_flip', (2, 3)).tolist()
+  [2, 1, 0, 5, 4, 3]
+  """
+  found = symmetries_lib.as_symmetries(symmetry)
+  if len(found) != 1:
+    raise ValueError(
+      f'permutation takes one symmetry, got {len(found)}; call it for each'
+    )
+  (symmetry,) = found
+  shape = as_shape(shape)
+  points = np.arange(math.prod(shape), dtype=np.int32)
+  moved = _apply(symmetry, points.reshape(shape))
+  if not _is_permutation(moved, points.size):
+    raise ValueError(
+      f'{symmetry.name} is no symmetry of the grid {shape}: a symmetry moves'
+      ' every entry to a place of its own, but here entries are lost, doubled'
+      ' or altered; rearrange the array without changing its values'
+    )
+  if not np.array_equal(moved, _apply(symmetry, points.reshape(shape))):
+    raise ValueError(
+      f'{symmetry.name} moved the grid {shape} in two different ways when'
+      ' called twice; a symmetry must always do the same (no random numbers)'
+    )
+  return moved.astype(np.int32)
+
+
+def _apply(symmetry: symmetries_lib.Symmetry, points: np.ndarray) -> np.ndarray:
+  """Returns the moved points, flat."""
+  try:
+    moved = symmetry(points)
+    moved = moved if moved is None else np.asarray(moved)
+  except Exception as error:
+    if isinstance(error, ValueError) and symmetry.name in str(error):
+      raise  # it says itself why it cannot act
+    why = f'{type(error).__name__}: {str(error).splitlines()[0]}'
+    if 'Tracer' in why:
+      why = 'jax.numpy is traced inside jit; rearrange with NumPy instead'
+    raise ValueError(
+      f'{symmetry.name} cannot act on the grid {points.shape}: {why}'
+    ) from error
+  if np.shape(moved) != points.shape:
+    came = 'None' if moved is None else np.shape(moved)
+    raise ValueError(
+      f'{symmetry.name} must return an array of the shape it was given,'
+      f' expected {points.shape}, got {came}'
+    )
+  return moved.ravel()
+
+
+def as_shape(shape: Sequence[int] | int) -> tuple[int, ...]:
+  """Returns a grid as a tuple of positive ints."""
+  sides = np.atleast_1d(np.asarray(shape))
+  if (
+    sides.dtype.kind not in 'iu'
+    or sides.ndim != 1
+    or not sides.size
+    or sides.min() < 1
+    or math.prod(sides.tolist()) > MAX_POINTS
+  ):
+    raise ValueError(
+      'a grid is a tuple of positive whole numbers with at most 2**31 - 1'
+      f' points, got {shape!r}'
+    )
+  return tuple(sides.tolist())
+
+
+def _is_permutation(values: np.ndarray, num_points: int) -> bool:
+  if values.shape != (num_points,) or values.dtype.kind not in 'iu':
+    return False
+  if values.min() < 0 or values.max() >= num_points:
+    return False
+  seen = np.zeros(num_points, bool)
+  seen[values] = True
+  return bool(seen.all())
+
+
+def pair(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
+  """Returns how two permutations together move the pairs (input, output).
+
+  The pair (n, m) is point n * M + m, so a dense kernel of shape [N, M], read
+  row by row, is moved by it; a layer is equivariant exactly when its kernel is
+  left as it was: `kernel.ravel()[pair(p, q)] == kernel.ravel()`.
+
+  >>> pair(np.array([1, 0]), np.array([0, 2, 1])).tolist()
+  [3, 5, 4, 0, 2, 1]
+  """
+  perm_in = np.asarray(perm_in, np.int32)
+  perm_out = np.asarray(perm_out, np.int32)
+  if perm_in.size * perm_out.size > MAX_POINTS:
+    raise ValueError(
+      f'{perm_in.size} inputs × {perm_out.size} outputs are more than 2**31 - 1'
+      ' kernel entries; use smaller grids, or channels (`features`) on them'
+    )
+  rows = perm_in * np.int32(perm_out.size)
+  return np.add.outer(rows, perm_out).ravel()
+
+
+def orbits(permutations: Iterable[np.ndarray], num_points: int) -> np.ndarray:
+  """Labels the orbits of the group that permutations generate.
+
+  Args:
+    permutations: Generators, each [N]; their order does not matter, and
+      neither do products that could be left out.
+    num_points: N.
+
+  Returns:
+    Labels, int32 [N], numbered by first occurrence.
+
+  >>> orbits([np.array([1, 0, 2, 3]), np.array([0, 1, 3, 2])], 4).tolist()
+  [0, 0, 1, 1]
+  """
+  (num_points,) = as_shape(num_points)
+  labels = np.arange(num_points, dtype=np.int32)
+  for k, permutation_k in enumerate(permutations):
+    permutation_k = np.asarray(permutation_k)
+    if not _is_permutation(permutation_k, num_points):
+      raise ValueError(
+        f'permutation {k} must hold each of 0…{num_points - 1} once, got an'
+        f' array of shape {permutation_k.shape} and dtype {permutation_k.dtype}'
+        ' that does not'
+      )
+    labels = add_generator(labels, permutation_k)
+  return labels
+
+
+def add_generator(labels: np.ndarray, generator: np.ndarray) -> np.ndarray:
+  """Returns orbits' labels after one more permutation joins the group."""
+  if labels[-1] == labels.size - 1:  # every point is alone: orbits are cycles
+    return _cycles(generator)
+  return _merge(labels, generator)
+
+
+def join(*labels: np.ndarray) -> np.ndarray:
+  """Returns the finest partition that is coarser than all the given ones.
+
+  `orbits(A + B, N) == join(orbits(A, N), orbits(B, N))`.
+
+  >>> join(np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2])).tolist()
+  [0, 0, 0, 1]
+  """
+  if not labels:
+    raise ValueError('join needs at least one array of labels, got none')
+  if len({np.shape(part) for part in labels}) > 1 or np.ndim(labels[0]) != 1:
+    raise ValueError(
+      'join needs one-dimensional labels of the same points, got shapes'
+      f' {[np.shape(part) for part in labels]}'
+    )
+  joined = canonical(labels[0])
+  for part in labels[1:]:
+    first = _first_occurrence(canonical(part))
+    joined = _merge(joined, first)
+  return joined
+
+
+def canonical(labels: np.ndarray) -> np.ndarray:
+  """Renumbers labels by first occurrence, as int32."""
+  labels = np.asarray(labels)
+  if labels.dtype == np.int32 and labels.min() >= 0:
+    highest_before = np.maximum.accumulate(labels[:-1])
+    if labels[0] == 0 and (labels[1:] <= highest_before + 1).all():
+      return labels
+  _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+  rank = np.empty(first.size, np.int32)
+  rank[np.argsort(first)] = np.arange(first.size, dtype=np.int32)
+  return rank[inverse]
+
+
+def _gather(values: np.ndarray, index: np.ndarray) -> np.ndarray:
+  """Returns `values[index]`; skipping the range check takes a third off."""
+  return values.take(index, mode='clip')
+
+
+def _first_occurrence(labels: np.ndarray) -> np.ndarray:
+  """Returns for each point the first point of its class."""
+  first = np.empty(int(labels.max()) + 1, np.int32)
+  backwards = np.arange(labels.size - 1, -1, -1, dtype=np.int32)
+  first[labels[::-1]] = backwards  # the last write wins: the first point
+  return _gather(first, labels)
+
+
+def _cycles(generator: np.ndarray) -> np.ndarray:
+  """Labels the cycles of one permutation, doubling the reach every round."""
+  power = generator.astype(np.int32)
+  lowest = np.minimum(np.arange(power.size, dtype=np.int32), power)
+  while True:
+    power = _gather(power, power)
+    lower = np.minimum(lowest, _gather(lowest, power))
+    if np.array_equal(lower, lowest):
+      return _rank(lowest)
+    lowest = lower
+
+
+def _merge(labels: np.ndarray, partner: np.ndarray) -> np.ndarray:
+  """Joins the class of every point with the class of its partner.
+
+  Hook and shortcut, vectorised: every class hooks onto its lowest neighbour,
+  chains of hooks are followed to their end, and links inside one class are
+  dropped until none is left. Hooks only ever lead downwards, so a class ends at
+  its lowest member and numbering by first occurrence survives. Blocks of points
+  bound the memory, and after the first blocks there is little left to join.
+  """
+  parent = np.arange(int(labels.max()) + 1, dtype=np.int32)  # [C]
+  merged = False
+  for start in range(0, labels.size, _BLOCK):
+    block = slice(start, start + _BLOCK)
+    left = _gather(parent, labels[block])
+    right = _gather(parent, _gather(labels, partner[block]))
+    while (apart := np.flatnonzero(left != right)).size:
+      left, right = _gather(left, apart), _gather(right, apart)
+      np.minimum.at(parent, np.maximum(left, right), np.minimum(left, right))
+      parent = _follow(parent)
+      left, right = _gather(parent, left), _gather(parent, right)
+      merged = True
+  if not merged:
+    return labels
+  return _gather(_rank(parent), labels)
+
+
+def _follow(parent: np.ndarray) -> np.ndarray:
+  while True:
+    grandparent = _gather(parent, parent)
+    if np.array_equal(grandparent, parent):
+      return parent
+    parent = grandparent
+
+
+def _rank(root: np.ndarray) -> np.ndarray:
+  """Numbers classes, given each one's lowest member, by that member."""
+  is_root = root == np.arange(root.size, dtype=np.int32)
+  return _gather(np.cumsum(is_root, dtype=np.int32) - np.int32(1), root)

@@ -1,0 +1,105 @@
+"""The paper's Alg. 1 and Alg. 2, literally: oracles and baselines."""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def elements(
+  permutations: Iterable[np.ndarray], num_points: int, limit: int = 10**6
+) -> list[np.ndarray]:
+  """Enumerates the group that permutations generate, the identity first.
+
+  Production code never needs this; Alg. 2, tests and benchmarks do.
+
+  Args:
+    permutations: Generators, each [N].
+    num_points: N.
+    limit: Refuse groups of more elements.
+
+  Returns:
+    The elements, each int32 [N].
+  """
+  generators = [np.asarray(p, np.int32) for p in permutations]
+  identity = np.arange(num_points, dtype=np.int32)
+  found = {identity.tobytes(): identity}
+  frontier = [identity]
+  while frontier:
+    products = [g[p] for p in frontier for g in generators]
+    frontier = []
+    for product in products:
+      if found.setdefault(product.tobytes(), product) is product:
+        frontier.append(product)
+    if len(found) > limit:
+      raise ValueError(
+        f'the group has more than limit={limit} elements; its orbits need only'
+        ' generators: use aen.orbits, or raise the limit'
+      )
+  return list(found.values())
+
+
+def alg1(
+  groups: Sequence[Sequence[Sequence[int]]], num_points: int
+) -> np.ndarray:
+  """The paper's Alg. 1, as printed: an oracle and a baseline, not for speed.
+
+  Args:
+    groups: G_array. One list of permutations a group, each permutation a table
+      with `g[index]` = Γ_g(index). Tables are fastest as lists of ints.
+    num_points: N, the length of V, I and L.
+
+  Returns:
+    I, int32 [N]. (The paper also returns C and calls it the number of weights;
+    as printed, C is the number of orbits minus one.)
+  """
+  visited = [-1] * num_points  # V
+  labels = list(range(num_points))  # I
+  count = -1  # C
+  for i in range(num_points):
+    if visited[i] < 0:
+      visited[i] = 1
+      queue = [i]
+      count += 1
+      while queue:
+        index = queue.pop()
+        labels[index] = count
+        for group in groups:
+          for g in group:
+            index_g = g[index]
+            if visited[index_g] < 0:
+              visited[index_g] = 1
+              queue.append(index_g)
+              labels[index_g] = count
+  return np.array(labels, np.int32)
+
+
+def alg2(
+  elements: Sequence[Sequence[int]], num_points: int, as_printed: bool = False
+) -> np.ndarray:
+  """The paper's Alg. 2, repaired unless asked for as printed.
+
+  As printed nothing is ever marked as visited, so an orbit is labelled anew
+  from each of its points and the labels come out wrong; the repair is the one
+  line that marks. An oracle and a baseline, not for speed.
+
+  Args:
+    elements: All elements of the group (not generators), as in `alg1`.
+    num_points: N.
+    as_printed: Leave the mark out, as the paper does.
+
+  Returns:
+    I, int32 [N].
+  """
+  visited = [-1] * num_points
+  labels = list(range(num_points))
+  count = -1
+  for i in range(num_points):
+    if visited[i] < 0:
+      count += 1
+      for g in elements:
+        index_g = g[i]
+        labels[index_g] = count
+        if not as_printed:
+          visited[index_g] = 1
+  return np.array(labels, np.int32)

@@ -1,0 +1,236 @@
+"""Symmetries: functions that rearrange arrays, and the groups they generate.
+
+A symmetry moves the entries of an array and changes none of them. Applied to an
+image it moves pixels; applied to `arange(N).reshape(shape)` it *is* the
+permutation of that grid's points. `SYMMETRIES` holds the paper's twelve, and is
+the only place where a bit of a search state gets its meaning.
+
+Axis 0 of an array runs downwards (i, "vertical"), axis 1 to the right (j,
+"horizontal"). Further axes, such as channels, are carried along.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import difflib
+import functools
+import types
+from typing import Any
+
+import numpy as np
+
+# What users may write where symmetries are asked for: names, `Symmetry`
+# objects, plain functions, or a mix; one of them, several, or a mapping.
+SymmetryLike = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Symmetry:
+  """A named rearrangement of arrays.
+
+  Symmetries are equal when their names and the code of their functions are: a
+  notebook cell that is run again makes an equal symmetry, and nothing is
+  compiled anew; one that was edited makes another.
+
+  Attributes:
+    name: What reports and error messages call it.
+    fn: Maps an array to an array of the same shape with its entries moved.
+
+  >>> mirror = Symmetry('mirror', lambda x: x[::-1])
+  >>> mirror(np.array([1, 2, 3])).tolist()
+  [3, 2, 1]
+  """
+
+  name: str
+  fn: Callable[[np.ndarray], np.ndarray] = dataclasses.field(
+    compare=False, repr=False
+  )
+  _code: Any = dataclasses.field(init=False, repr=False)
+
+  def __post_init__(self) -> None:
+    if not isinstance(self.name, str) or not callable(self.fn):
+      raise ValueError(
+        'a Symmetry is a name and a function of an array, got'
+        f' {self.name!r} and {self.fn!r}'
+      )
+    object.__setattr__(self, '_code', _code_of(self.fn))
+
+  def __call__(self, array: np.ndarray) -> np.ndarray:
+    """Returns the array with its entries moved."""
+    return self.fn(array)
+
+
+def _code_of(fn: Any) -> Any:
+  """Returns what tells functions apart: code, defaults and what it encloses."""
+  if isinstance(fn, functools.partial):
+    given = fn.args, sorted(fn.keywords.items())
+    return _code_of(fn.func), _hashable(given)
+  code = getattr(fn, '__code__', None)
+  if code is None:  # not written in Python: its name must do
+    return None
+  cells = [cell.cell_contents for cell in fn.__closure__ or ()]
+  defaults = fn.__defaults__, sorted((fn.__kwdefaults__ or {}).items())
+  owner = getattr(fn, '__self__', None)  # of a bound method
+  enclosed = (code.co_consts, defaults, cells, owner)
+  return code.co_code, code.co_names, _hashable(enclosed)
+
+
+def _hashable(value: Any) -> Any:
+  if isinstance(value, list | tuple):
+    return tuple(_hashable(item) for item in value)
+  if isinstance(value, np.ndarray):
+    return value.shape, value.dtype.str, value.tobytes()
+  try:
+    hash(value)
+  except TypeError:
+    return id(value)
+  return value
+
+
+def as_symmetries(symmetries: SymmetryLike) -> tuple[Symmetry, ...]:
+  """Returns what the user wrote as a tuple of `Symmetry`."""
+  if symmetries is None:
+    return ()
+  if isinstance(symmetries, Mapping):
+    symmetries = symmetries.values()
+  elif isinstance(symmetries, str) or callable(symmetries):
+    symmetries = (symmetries,)
+  elif not isinstance(symmetries, Iterable):
+    raise ValueError(
+      'symmetries must be a list or tuple of names, functions of an array or'
+      f' Symmetry objects, got {symmetries!r}'
+    )
+  result = tuple(_as_symmetry(s) for s in symmetries)
+  known: dict[str, Symmetry] = {}
+  for symmetry in result:
+    if known.setdefault(symmetry.name, symmetry) != symmetry:
+      raise ValueError(
+        f'two different symmetries are both called {symmetry.name!r}; give each'
+        " its own name with aen.Symmetry('a_name', function)"
+      )
+  return result
+
+
+def _as_symmetry(symmetry: SymmetryLike) -> Symmetry:
+  if isinstance(symmetry, Symmetry):
+    return symmetry
+  if isinstance(symmetry, str):
+    if symmetry not in SYMMETRIES:
+      near = difflib.get_close_matches(symmetry, SYMMETRIES, n=1, cutoff=0.4)
+      hint = f'did you mean {near[0]!r}? ' if near else ''
+      raise ValueError(
+        f'unknown symmetry {symmetry!r}; {hint}known names: '
+        + ', '.join(SYMMETRIES)
+      )
+    return SYMMETRIES[symmetry]
+  if callable(symmetry):
+    name = getattr(symmetry, '__name__', '<lambda>')
+    if name == '<lambda>':  # no name of its own: told apart by identity
+      code = getattr(symmetry, '__code__', None)
+      line = f'_line_{code.co_firstlineno}' if code else ''
+      name = f'function{line}_{id(symmetry):x}'
+    return Symmetry(name, symmetry)
+  raise ValueError(
+    'a symmetry is a name, a function of an array or a Symmetry, got'
+    f' {symmetry!r}'
+  )
+
+
+def _needs_axes(name: str, array: np.ndarray) -> None:
+  if array.ndim < 2:
+    raise ValueError(
+      f'{name} needs a grid of two axes (rows, columns), got {array.shape}; for'
+      ' sequences, write your own symmetry as a function of a 1-D array'
+    )
+
+
+def _needs_even(name: str, array: np.ndarray, axes: tuple[int, ...]) -> None:
+  _needs_axes(name, array)
+  if any(array.shape[axis] % 2 for axis in axes):
+    sides = ' and '.join(('rows', 'columns')[axis] for axis in axes)
+    raise ValueError(
+      f'{name} swaps halves and needs an even number of {sides}, got'
+      f' {array.shape}; pad or crop the grid to an even size, or leave'
+      f' {name} out'
+    )
+
+
+def _rotation(array: np.ndarray) -> np.ndarray:
+  _needs_axes('rotation', array)
+  if array.shape[0] != array.shape[1]:
+    raise ValueError(
+      f'rotation needs a square grid, got {array.shape}; pad or crop the grid'
+      ' to a square, or use horizontal_flip and vertical_flip instead (both'
+      ' together hold the half turn)'
+    )
+  return np.rot90(array)
+
+
+def _flip(name: str, axis: int) -> Symmetry:
+  def flip(array: np.ndarray) -> np.ndarray:
+    _needs_axes(name, array)
+    return np.flip(array, axis)
+
+  return Symmetry(name, flip)
+
+
+def _translation(name: str, axis: int, step: int = 4) -> Symmetry:
+  def translate(array: np.ndarray) -> np.ndarray:
+    _needs_axes(name, array)
+    return np.roll(array, step, axis)
+
+  return Symmetry(name, translate)
+
+
+def _rotation_scramble(array: np.ndarray) -> np.ndarray:
+  _needs_even('rotation_scramble', array, (0, 1))
+  top, bottom = np.split(array, 2, axis=0)
+  (top_left, top_right), (bottom_left, bottom_right) = (
+    np.split(half, 2, axis=1) for half in (top, bottom)
+  )
+  rows = ((bottom_left, top_left), (bottom_right, top_right))
+  return np.concatenate([np.concatenate(row, axis=1) for row in rows], axis=0)
+
+
+def _half_swap(name: str, axis: int) -> Symmetry:
+  def swap(array: np.ndarray) -> np.ndarray:
+    _needs_even(name, array, (axis,))
+    return np.roll(array, array.shape[axis] // 2, axis)
+
+  return Symmetry(name, swap)
+
+
+def _quarter_swap(name: str, axis: int, second_half: bool) -> Symmetry:
+  """Swaps halves along `axis`, but only in one half of the other axis."""
+
+  def swap(array: np.ndarray) -> np.ndarray:
+    _needs_even(name, array, (0, 1))
+    halves = np.split(array, 2, axis=1 - axis)
+    halves[second_half] = np.roll(
+      halves[second_half], array.shape[axis] // 2, axis
+    )
+    return np.concatenate(halves, axis=1 - axis)
+
+  return Symmetry(name, swap)
+
+
+SYMMETRIES: Mapping[str, Symmetry] = types.MappingProxyType(
+  {
+    symmetry.name: symmetry
+    for symmetry in (
+      Symmetry('rotation', _rotation),
+      _flip('horizontal_flip', axis=1),
+      _flip('vertical_flip', axis=0),
+      _translation('horizontal_translation', axis=1),
+      _translation('vertical_translation', axis=0),
+      Symmetry('rotation_scramble', _rotation_scramble),
+      _half_swap('horizontal_scramble', axis=1),
+      _half_swap('vertical_scramble', axis=0),
+      _quarter_swap('left_vertical_scramble', axis=0, second_half=False),
+      _quarter_swap('right_vertical_scramble', axis=0, second_half=True),
+      _quarter_swap('top_horizontal_scramble', axis=1, second_half=False),
+      _quarter_swap('bottom_horizontal_scramble', axis=1, second_half=True),
+    )
+  }
+)

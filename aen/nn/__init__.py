@@ -1,0 +1,1 @@
+"""Equivariant layers and networks, in Flax."""

@@ -1,0 +1,174 @@
+"""From one module's parameters to another's: plain layers, warm starts.
+
+Legend: N input points, M output points, C input channels, F features.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aen.groups import sharing as sharing_lib
+from aen.nn import dense as dense_lib
+from aen.nn.conv import EquivariantConv
+from aen.nn.dense import EquivariantDense
+from aen.nn.dense import Params
+
+
+def sharing_variables(module: nn.Module) -> dict[str, Any]:
+  """Returns the 'sharing' collection that makes any layer act as this one.
+
+  A module with `max_weights` computes, with this collection passed beside its
+  parameters, what `module` would: so one compiled program serves all networks,
+  and collections of several stack for `jax.vmap`.
+  """
+
+  def collection(layer: nn.Module) -> dict[str, Any]:
+    if parts := _sublayers(layer):
+      return {name: collection(each) for name, each in parts.items()}
+    if isinstance(layer, nn.Dense):
+      return {}
+    own = layer.sharing()
+    return {'kernel': jnp.asarray(own.kernel), 'bias': jnp.asarray(own.bias)}
+
+  return {'sharing': collection(module)}
+
+
+def _sublayers(module: nn.Module) -> dict[str, nn.Module]:
+  """Returns a network's layers by name; none for a layer."""
+  if hasattr(module, 'sublayers'):
+    return module.sublayers()
+  if not isinstance(module, EquivariantDense | EquivariantConv | nn.Dense):
+    raise ValueError(
+      'expected an equivariant layer, an EquivariantMLP or a GroupCNN, got'
+      f' {type(module).__name__}; take the equivariant layers in it one by one,'
+      ' each with its own parameters'
+    )
+  return {}
+
+
+def to_dense(module: nn.Module, variables: Params) -> dict[str, Any]:
+  """Returns parameters of plain Flax layers that compute the same function.
+
+  Args:
+    module: An `EquivariantDense`, an `EquivariantConv` or a network of them.
+    variables: Its variables, or its parameters alone.
+
+  Returns:
+    For a dense layer: {'kernel': [N * C, M * F], 'bias': [M * F]}, the
+    parameters of `nn.Dense(M * F)` acting on flattened inputs. For a
+    convolution: those of `nn.Conv(|G| * F, kernel_size, …)` acting on inputs
+    whose group axis and channels are one axis. For a network: a dict of them by
+    the layers' names.
+  """
+  params = variables.get('params', variables)
+  if parts := _sublayers(module):
+    _check_names(parts, params, 'parameters')
+    return {n: to_dense(part, params[n]) for n, part in parts.items()}
+  if isinstance(module, nn.Dense):
+    return dict(params)
+  return module.plain_parameters(params)
+
+
+def _check_names(
+  parts: Mapping[str, Any], others: Mapping[str, Any], what: str
+) -> None:
+  if set(parts) != set(others):
+    raise ValueError(
+      f'expected {what} of the layers {sorted(parts)}, got {sorted(others)}'
+    )
+
+
+def expand(
+  source: nn.Module, variables: Params, target: nn.Module
+) -> dict[str, Any]:
+  """Returns parameters with which a less symmetric module is the same function.
+
+  A warm start: train with much symmetry, go on with less.
+
+  Args:
+    source: The module the parameters belong to.
+    variables: Its variables, or its parameters alone.
+    target: A module of the same shapes with fewer symmetries.
+
+  Returns:
+    Parameters for the target: `target.apply({'params': …}, x)`.
+
+  Raises:
+    ValueError: The target cannot be that function: its shapes differ, or it has
+      a symmetry that the source lacks.
+  """
+  params = variables.get('params', variables)
+  if parts := _sublayers(target):
+    sources = _sublayers(source)
+    _check_names(parts, sources, 'a source')
+    _check_names(sources, params, 'parameters')
+    return {n: expand(sources[n], params[n], parts[n]) for n in parts}
+  if isinstance(target, EquivariantConv):
+    raise ValueError(
+      f'expand is for dense layers, got {target!r}: the group is an axis of a'
+      " convolution's features, so fewer symmetries mean other shapes; to_dense"
+      ' gives the parameters of a plain network'
+    )
+  plain = to_dense(source, params)
+  if isinstance(target, nn.Dense):
+    return _plain_for(target, plain)
+  _check_refines(source, target, plain['kernel'].shape)
+  own, features = target.sharing(), target.features or 1
+  num_weights = target.max_weights or own.num_weights
+  kernel = dense_lib.first_entries(
+    plain['kernel'], own.kernel, num_weights, features
+  )
+  expanded = {'kernel': kernel if target.features else kernel[:, 0, 0]}
+  if target.use_bias:
+    num_biases = own.bias.size if target.max_weights else own.num_biases
+    first = dense_lib.first_positions(own.bias, num_biases)
+    bias = plain.get('bias', jnp.zeros(own.bias.size * features))
+    bias = bias.reshape(own.bias.size, features)
+    bias = jnp.take(bias, first, axis=0, mode='fill', fill_value=0)
+    expanded['bias'] = bias if target.features else bias[:, 0]
+  elif 'bias' in plain:
+    raise ValueError(f'{target!r} has no bias and cannot hold the given one')
+  return expanded
+
+
+def _plain_for(target: nn.Dense, plain: Params) -> dict[str, jax.Array]:
+  if plain['kernel'].shape[1] != target.features:
+    raise ValueError(
+      f'expand needs layers of the same shapes, got {plain["kernel"].shape[1]}'
+      f' outputs for a Dense layer of {target.features}'
+    )
+  return dict(plain)
+
+
+def _check_refines(
+  source: nn.Module, target: nn.Module, plain_shape: tuple[int, ...]
+) -> None:
+  """Raises unless entries that the target shares are shared in the source."""
+  own = target.sharing()
+  num_in, num_out = own.kernel.shape
+  same_grids = (
+    plain_shape[1] == num_out * (target.features or 1)
+    and plain_shape[0] % num_in == 0
+    and (target.features is not None or plain_shape[0] == num_in)
+  )
+  if isinstance(source, EquivariantDense):
+    given = source.sharing()
+    same_grids &= given.kernel.shape == own.kernel.shape
+  else:
+    given = sharing_lib.dense_sharing((), num_in, num_out)
+  if not same_grids:
+    raise ValueError(
+      f'expand needs layers of the same shapes, got a kernel {plain_shape} for'
+      f' {target!r}'
+    )
+  for mine, theirs in ((own.kernel, given.kernel), (own.bias, given.bias)):
+    first = dense_lib.first_positions(mine, int(mine.max()) + 1)[mine.ravel()]
+    if not np.array_equal(theirs.ravel()[first], theirs.ravel()):
+      raise ValueError(
+        f'{target!r} shares weights that the source keeps apart, so it cannot'
+        ' be the same function; expand from more symmetry to less'
+      )

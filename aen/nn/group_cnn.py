@@ -1,0 +1,309 @@
+"""The paper's second child network: a group-equivariant CNN.
+
+Legend: B images, H×W pixels, C channels, |G| group elements.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import math
+import types
+from typing import Any
+
+from flax import linen as nn
+from flax.linen import initializers
+from flax.typing import Dtype
+from flax.typing import Initializer
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aen import io as io_lib
+from aen.groups import point_group
+from aen.groups import symmetries as symmetries_lib
+from aen.groups.orbits import as_shape
+from aen.nn import conv as conv_lib
+from aen.nn import mlp as mlp_lib
+from aen.nn import pooling
+
+PADDINGS = ('VALID', 'SAME')
+# The six groups that the quarter turn and the flips generate, by generators.
+GROUPS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
+  {
+    'none': (),
+    'H2': ('horizontal_flip',),
+    'V2': ('vertical_flip',),
+    'H2V2': ('horizontal_flip', 'vertical_flip'),
+    'P4': ('rotation',),
+    'D4': ('rotation', 'horizontal_flip'),
+  }
+)
+_CHANNELS, _DENSE, _LAST_DENSE = 20, 100, 50
+_NUM_CONVS, _SIDE = 4, 3
+# What the channels are divided by, so that networks of groups of so many
+# elements have about as many weights as those of no symmetry.
+_DIVISORS = {1: 1.0, 2: 1.8, 4: 3.0, 8: 6.0}
+
+
+class GroupCNN(nn.Module):
+  """The paper's child G-CNN: four group convolutions, three dense layers.
+
+  conv 3×3, conv 3×3, max-pool 2, twice; then dense, dropout, dense 50, dense.
+  ReLU follows each convolution and the first dense layer (only: as published).
+  The first convolution lifts the plane to the group. Channels, and the width of
+  the first dense layer, are chosen so that the networks of all groups have
+  nearly equal numbers of weights.
+
+  Maps x [B, H, W, C] or [B, H, W] to logits [B, num_classes]. The features
+  before the head [B, H', W', |G|, C'] are exactly equivariant; find them in
+  `apply(…, mutable='intermediates')`. For that the sides must be multiples of
+  four, of 16 at least without padding, unless the group is trivial; turns need
+  square images.
+
+  The first layer of the head is dense ('dense', as in the paper: the answers
+  are not invariant), or a group convolution over the whole of its input with a
+  maximum over the group ('invariant': the answers do not change when the image
+  is moved). Both have the same number of weights.
+
+  Attributes:
+    symmetries: Turns and reflections: names, functions of an array, `Symmetry`
+      objects, or a mix. Sets that generate the same group are the same network.
+    num_classes: The number of logits.
+    width: Factor of the channels; 1.5 is the paper's "large".
+    head: 'dense' or 'invariant'.
+    in_shape: (H, W, C) or (H, W) of the images; by default taken from x.
+      `num_weights`, `to_dense` and `sharing_variables` need it.
+    padding: Of the convolutions, 'VALID' or 'SAME'.
+    dropout_rate: Of the dropout after the first dense layer.
+    dtype: The dtype of the computation (default: inferred).
+    param_dtype: The dtype of the parameters.
+    kernel_init: As in `EquivariantConv`.
+    bias_init: As in `EquivariantConv`.
+    method: As in `EquivariantConv`.
+
+  >>> GroupCNN(()).num_weights((28, 28, 1))
+  48720
+  >>> GroupCNN(('rotation', 'horizontal_flip')).num_weights((28, 28, 1))
+  48653
+  """
+
+  symmetries: symmetries_lib.SymmetryLike
+  num_classes: int = 10
+  width: float = 1.0
+  head: str = 'dense'
+  in_shape: Sequence[int] | None = None
+  padding: str = 'VALID'
+  dropout_rate: float = 0.5
+  dtype: Dtype | None = None
+  param_dtype: Dtype = jnp.float32
+  kernel_init: Initializer = initializers.lecun_normal()
+  bias_init: Initializer = initializers.zeros_init()
+  method: str | None = None
+
+  def __post_init__(self) -> None:
+    self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
+    self.num_classes = io_lib.positive(self.num_classes, 'num_classes')
+    for name, known in (('head', mlp_lib.HEADS), ('padding', PADDINGS)):
+      if getattr(self, name) not in known:
+        raise ValueError(
+          f'{name} must be one of {known}, got {getattr(self, name)!r}'
+        )
+    if not self.width > 0 or _channels(self.width, self.group().order) < 1:
+      raise ValueError(
+        'width must leave every layer at least one channel, got'
+        f' {self.width!r}; 1.0 and 1.5 are the sizes of the paper'
+      )
+    if self.in_shape is not None:
+      self.in_shape = _image_shape(self.in_shape)
+    super().__post_init__()
+
+  @nn.nowrap
+  def group(self) -> point_group.Group:
+    """Returns the group that the symmetries generate."""
+    return point_group.group(self.symmetries)
+
+  @nn.nowrap
+  def widths(self, in_shape: Sequence[int] | None = None) -> tuple[int, int]:
+    """Returns the channels of each group element, and the dense width.
+
+    The dense layer is as wide as brings the number of weights nearest to that
+    of the network of no symmetry.
+    """
+    in_shape, order = self._shape(in_shape), self.group().order
+    channels = _channels(self.width, order)
+    if order == 1:
+      return channels, _DENSE
+    target = _count(self, in_shape, 1, _channels(self.width, 1), _DENSE)
+    none, one = (_count(self, in_shape, order, channels, d) for d in (0, 1))
+    return channels, max(1, round((target - none) / (one - none)))
+
+  @nn.nowrap
+  def num_weights(self, in_shape: Sequence[int] | None = None) -> int:
+    """Counts all free weights of kernels and biases, for images of a shape."""
+    in_shape = self._shape(in_shape)
+    return _count(self, in_shape, self.group().order, *self.widths(in_shape))
+
+  @nn.nowrap
+  def sublayers(
+    self, in_shape: Sequence[int] | None = None
+  ) -> dict[str, nn.Module]:
+    """Returns the layers by name, in order."""
+    in_shape = self._shape(in_shape)
+    channels, dense = self.widths(in_shape)
+    common: dict[str, Any] = dict(
+      dtype=self.dtype,
+      param_dtype=self.param_dtype,
+      kernel_init=self.kernel_init,
+      bias_init=self.bias_init,
+    )
+
+    def conv(
+      name: str, features: int, side: Sequence[int], padding: str
+    ) -> nn.Module:
+      return conv_lib.EquivariantConv(
+        self.symmetries,
+        features,
+        side,
+        padding=padding,
+        lifting=name == 'conv_0',
+        method=self.method,
+        name=name,
+        **common,
+      )
+
+    names = [f'conv_{i}' for i in range(_NUM_CONVS)]
+    found: dict[str, nn.Module] = {
+      n: conv(n, channels, (_SIDE,) * 2, self.padding) for n in names
+    }
+    if self.head == 'dense':
+      found['dense_0'] = nn.Dense(dense, name='dense_0', **common)
+    else:
+      space = _spaces(in_shape, self.padding)[-1]
+      found['dense_0'] = conv('dense_0', dense, space, 'VALID')
+    found['dense_1'] = nn.Dense(_LAST_DENSE, name='dense_1', **common)
+    found['head'] = nn.Dense(self.num_classes, name='head', **common)
+    return found
+
+  @nn.compact
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """Maps x [B, H, W, C] or [B, H, W] to logits [B, num_classes].
+
+    Args:
+      x: Images.
+      train: Whether dropout acts; it needs `rngs={'dropout': key}`.
+    """
+    x = jnp.asarray(x)
+    if x.ndim == 3:
+      x = x[..., None]
+    in_shape = self._input_shape(x.shape)
+    group = self.group()
+    _check_sizes(in_shape, self.padding, group)
+    *convs, dense, last, head = self.sublayers(in_shape).values()
+    for i, conv in enumerate(convs):
+      x = nn.relu(conv(x))
+      if i % 2:
+        x = pooling.spatial_pool(x, group, 2)
+    self.sow('intermediates', 'features', x)
+    if self.head == 'dense':
+      x = nn.relu(dense(x.reshape(x.shape[0], -1)))
+    else:
+      x = pooling.group_pool(nn.relu(dense(x))).squeeze((1, 2))
+    x = nn.Dropout(self.dropout_rate, deterministic=not train)(x)
+    return head(last(x))
+
+  @nn.nowrap
+  def _shape(self, in_shape: Sequence[int] | None) -> tuple[int, int, int]:
+    shape = self.in_shape if in_shape is None else in_shape
+    if shape is None:
+      raise ValueError(
+        'this depends on the size of the images, which GroupCNN otherwise takes'
+        ' from its input; give it: GroupCNN(…, in_shape=(28, 28, 1))'
+      )
+    return _image_shape(shape)
+
+  @nn.nowrap
+  def _input_shape(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
+    if len(shape) != 4 or self.in_shape not in (None, shape[1:]):
+      expected = ', '.join(map(str, self.in_shape or 'HWC'))
+      raise ValueError(
+        f'GroupCNN needs x of shape [B, {expected}] (or without the last axis,'
+        f' for one channel), got {shape}'
+      )
+    _, height, width, channels = shape
+    return height, width, channels
+
+
+def _channels(width: float, order: int) -> int:
+  """Channels of each group element; rounding must not hurt 20 · 1.5 / 3."""
+  return math.floor(_CHANNELS * width / _DIVISORS[order] + 1e-9)
+
+
+def _image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
+  sides = as_shape(shape)
+  if len(sides) not in (2, 3):
+    raise ValueError(
+      f'in_shape must be (height, width, channels) or (height, width), got'
+      f' {shape!r}'
+    )
+  height, width, channels = (*sides, 1)[:3]
+  return height, width, channels
+
+
+def _spaces(
+  in_shape: tuple[int, int, int], padding: str
+) -> list[tuple[int, ...]]:
+  """Returns the sizes before each pooling, then those at the end."""
+  sides, before = np.array(in_shape[:2]), []
+  for _ in range(_NUM_CONVS // 2):
+    sides = sides - (2 * (_SIDE - 1) if padding == 'VALID' else 0)
+    before.append(tuple(map(int, sides)))
+    sides = sides // 2
+  return [*before, tuple(map(int, sides))]
+
+
+def _check_sizes(
+  in_shape: tuple[int, int, int], padding: str, group: point_group.Group
+) -> None:
+  height, width, _ = in_shape
+  *before, last = _spaces(in_shape, padding)
+  if min(last) < 1:
+    raise ValueError(
+      f'images of {height}×{width} are too small for GroupCNN with padding'
+      f' {padding!r}, which needs '
+      + ('4×4' if padding == 'SAME' else "16×16; use padding='SAME'")
+      + ', or enlarge them'
+    )
+  turns = (group.elements[:, 0, 1] != 0).any()
+  if turns and height != width:
+    raise ValueError(
+      f'turns need square images, got {height}×{width}; pad or crop them to a'
+      ' square, or use horizontal_flip and vertical_flip instead (both together'
+      ' hold the half turn)'
+    )
+  reflected = (group.elements < 0).any((0, 2))  # per axis
+  odd = np.array([any(s[axis] % 2 for s in before) for axis in (0, 1)])
+  if (reflected & odd).any():
+    fitting = [-(-side // 4) * 4 for side in (height, width)]
+    raise ValueError(
+      f'images of {height}×{width} reach a max-pooling of 2 with an odd size,'
+      ' which breaks equivariance: sides must be multiples of 4; pad them to'
+      f' {fitting[0]}×{fitting[1]}, or crop them'
+    )
+
+
+def _count(
+  cnn: GroupCNN,
+  in_shape: tuple[int, int, int],
+  order: int,
+  channels: int,
+  dense: int,
+) -> int:
+  """Counts weights and biases for any group order and widths."""
+  area = _SIDE**2
+  lifting = (area * in_shape[-1] + 1) * channels
+  deeper = (area * order * channels + 1) * channels
+  points = math.prod(_spaces(in_shape, cnn.padding)[-1])
+  sizes = (points * order * channels, dense, _LAST_DENSE, cnn.num_classes)
+  pairs = zip(sizes[:-1], sizes[1:], strict=True)
+  return (
+    lifting + (_NUM_CONVS - 1) * deeper + sum((a + 1) * b for a, b in pairs)
+  )

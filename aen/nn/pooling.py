@@ -1,0 +1,78 @@
+"""Pooling of a group convolution's features: over the group, over positions.
+
+Legend: S the sizes of the spatial axes, |G| group elements, C channels.
+"""
+
+from collections.abc import Sequence
+import functools
+import types
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aen.groups import point_group
+from aen.nn import windows
+
+Array = jax.Array | np.ndarray
+
+_REDUCTIONS = types.MappingProxyType(
+  {
+    'max': (jnp.max, lambda parts: functools.reduce(jnp.maximum, parts)),
+    'mean': (jnp.mean, lambda parts: sum(parts[1:], parts[0]) / len(parts)),
+  }
+)
+
+
+def _reduction(how: str) -> tuple[Any, Any]:
+  if how not in _REDUCTIONS:
+    raise ValueError(f'how must be one of {tuple(_REDUCTIONS)}, got {how!r}')
+  return _REDUCTIONS[how]
+
+
+def group_pool(x: Array, how: str = 'max') -> jax.Array:
+  """Pools over the group: x [..., |G|, C] to [..., C].
+
+  What remains moves as an image does: [..., *S, C], without a group axis.
+
+  Args:
+    x: Features of a group convolution.
+    how: 'max' or 'mean'.
+  """
+  return _reduction(how)[0](jnp.asarray(x), axis=-2)
+
+
+def spatial_pool(
+  x: Array,
+  group: point_group.Group,
+  window: int | Sequence[int] = 2,
+  strides: int | Sequence[int] | None = None,
+  how: str = 'max',
+) -> jax.Array:
+  """Pools over windows of positions: x [..., *S, |G|, C].
+
+  Args:
+    x: Features of a group convolution.
+    group: Its group, which also tells the number of spatial axes.
+    window: The window's sides.
+    strides: Its steps; by default the window's sides.
+    how: 'max' or 'mean'.
+
+  Returns:
+    [..., *S', |G|, C].
+
+  Raises:
+    ValueError: The windows do not end at the last position, so that a reflected
+      image would be pooled over other windows: for windows of two, an odd size.
+  """
+  _, merge = _reduction(how)
+  x = jnp.asarray(x)
+  batch, space = x.shape[: -group.ndim - 2], x.shape[-group.ndim - 2 : -2]
+  sides = windows.per_axis(window, group.ndim, 'window')
+  frame = windows.frame(
+    space, sides, sides if strides is None else strides, 'VALID'
+  )
+  windows.check(frame, group)
+  pooled = merge(windows.slices(x.reshape(-1, *space, *x.shape[-2:]), frame))
+  return pooled.reshape(*batch, *pooled.shape[1:])

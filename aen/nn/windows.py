@@ -1,0 +1,292 @@
+"""Windows that slide over an image, and whether a group keeps their places.
+
+Convolution and pooling look at an image through windows at regular places. They
+are equivariant only if moving the image moves these places onto each other.
+(Images need not be square: a quarter turn of a wide one is a tall one.)
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import math
+import types
+from typing import Any
+
+from flax.typing import PaddingLike
+from flax.typing import PrecisionLike
+import jax
+from jax import lax
+import jax.numpy as jnp
+import numpy as np
+
+from aen.groups import point_group
+
+_PADDINGS = ('SAME', 'VALID')
+
+# A batch with more bytes of patches than fit into a processor's cache is cut
+# into chunks that do; measured, like the choice in `convolve`, on two cores.
+_CACHE_BYTES = 2**22
+_CHUNK_BYTES = 2**20
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+  """Where the windows lie; one entry per spatial axis.
+
+  Attributes:
+    space: The image's sizes.
+    sides: The windows' sides.
+    strides: The steps between windows.
+    padding: How many zeros are put before and after the image.
+    dilation: The steps between the points of a window.
+  """
+
+  space: tuple[int, ...]
+  sides: tuple[int, ...]
+  strides: tuple[int, ...]
+  padding: tuple[tuple[int, int], ...]
+  dilation: tuple[int, ...]
+
+  @property
+  def spans(self) -> tuple[int, ...]:
+    """From a window's first point to its last, both counted."""
+    pairs = zip(self.sides, self.dilation, strict=True)
+    return tuple((side - 1) * step + 1 for side, step in pairs)
+
+  @property
+  def room(self) -> tuple[int, ...]:
+    """How far a window can slide; not positive if it fits nowhere."""
+    axes = zip(self.space, self.padding, self.spans, strict=True)
+    return tuple(size + sum(pads) - span for size, pads, span in axes)
+
+  @property
+  def places(self) -> tuple[int, ...]:
+    """How many windows there are."""
+    pairs = zip(self.room, self.strides, strict=True)
+    return tuple(room // stride + 1 for room, stride in pairs)
+
+
+def frame(
+  space: tuple[int, ...],
+  sides: Sequence[int],
+  strides: int | Sequence[int] = 1,
+  padding: PaddingLike = 'SAME',
+  dilation: int | Sequence[int] = 1,
+) -> Frame:
+  """Returns where the windows lie; raises if they fit nowhere."""
+  ndim = len(space)
+  strides = per_axis(strides, ndim, 'strides')
+  dilation = per_axis(dilation, ndim, 'kernel_dilation')
+  plain = Frame(space, tuple(sides), strides, ((0, 0),) * ndim, dilation)
+  pads = _pads(padding, plain)
+  result = dataclasses.replace(plain, padding=pads)
+  if min(result.room) < 0:
+    raise ValueError(
+      f'windows of {_times(plain.spans)} points do not fit into {_times(space)}'
+      " points; use larger images, a smaller kernel or padding='SAME'"
+    )
+  return result
+
+
+def per_axis(value: Any, ndim: int, name: str) -> tuple[int, ...]:
+  """Returns one whole number per spatial axis; a single one serves them all."""
+  numbers = (value,) * ndim if np.ndim(value) == 0 else tuple(value)
+  whole = all(isinstance(n, int | np.integer) and n >= 1 for n in numbers)
+  if len(numbers) != ndim or not whole:
+    raise ValueError(
+      f'{name} must be one whole number of at least 1, or one per spatial axis'
+      f' ({ndim}), got {value!r}'
+    )
+  return tuple(int(n) for n in numbers)
+
+
+def _pads(padding: PaddingLike, plain: Frame) -> tuple[tuple[int, int], ...]:
+  if isinstance(padding, str) and padding in _PADDINGS:
+    pads = lax.padtype_to_pads(plain.space, plain.spans, plain.strides, padding)
+    return tuple((int(low), int(high)) for low, high in pads)
+  if isinstance(padding, int):
+    padding = (padding,) * len(plain.space)
+  if not isinstance(padding, str) and len(padding) == len(plain.space):
+    pairs: list[Any] = [
+      (p, p) if isinstance(p, int) else tuple(p) for p in padding
+    ]
+    if all(len(p) == 2 and min(p) >= 0 for p in pairs):
+      return tuple(pairs)
+  raise ValueError(
+    f"padding must be 'SAME', 'VALID', a number, or a number or pair of numbers"
+    f' per spatial axis ({len(plain.space)}), got {padding!r}'
+  )
+
+
+def check(windows: Frame, group: point_group.Group) -> None:
+  """Raises unless every element of a group moves windows onto windows."""
+  for element in group.elements:
+    for axis, row in enumerate(element):
+      source = int(np.argmax(np.abs(row)))
+      if row[source] < 0:
+        _check_ends(windows, axis)
+      _check_same(windows, axis, source, reflected=row[source] < 0)
+
+
+def _check_ends(windows: Frame, axis: int) -> None:
+  size, rest = windows.space[axis], windows.room[axis] % windows.strides[axis]
+  if rest:
+    stride = windows.strides[axis]
+    raise ValueError(
+      f'windows of {windows.spans[axis]} at stride {stride} leave {rest} of'
+      f' {size} points over on axis {axis}, so a reflected or turned image'
+      ' would be seen through other windows, which breaks equivariance; use a'
+      f' size of {size - rest} or {size - rest + stride} there (crop or pad the'
+      ' image), or another stride'
+    )
+
+
+def _check_same(
+  windows: Frame, axis: int, source: int, reflected: bool
+) -> None:
+  before, after = windows.padding[source]
+  moved = (after, before) if reflected else (before, after)
+  for name, got, expected in (
+    ('padding', windows.padding[axis], moved),
+    ('strides', windows.strides[axis], windows.strides[source]),
+    ('window', windows.spans[axis], windows.spans[source]),
+  ):
+    if got != expected:
+      raise ValueError(
+        f'the group moves axis {source} to axis {axis}'
+        f'{", reflected" if reflected else ""}, so {name} must be'
+        f' {expected} there, got {got}, which breaks equivariance; '
+        + _REMEDIES[name]
+      )
+
+
+_REMEDIES = {
+  'padding': (
+    "use padding='VALID', the same number on both sides, or, for 'SAME', odd"
+    ' kernel sides and a stride that divides the size less one'
+  ),
+  'strides': 'use the same stride on both axes',
+  'window': 'use the same window and dilation on both axes',
+}
+
+
+def slices(x: jax.Array, windows: Frame) -> list[jax.Array]:
+  """Returns, for each point of a window, what all windows see there.
+
+  Args:
+    x: [B, *S, ...].
+    windows: Where the windows lie.
+
+  Returns:
+    One [B, *S', ...] for each point of a window, the last axis fastest.
+  """
+  rest = ((0, 0),) * (x.ndim - 1 - len(windows.space))
+  if any(map(any, windows.padding)):
+    x = jnp.pad(x, ((0, 0), *windows.padding, *rest))
+  steps = (1, *windows.strides, *(1,) * len(rest))
+  found = []
+  for point in np.ndindex(*windows.sides):
+    start = np.array(point) * windows.dilation
+    room = np.array(windows.room) // windows.strides * windows.strides
+    starts = (0, *map(int, start), *(0,) * len(rest))
+    limits = (
+      x.shape[0],
+      *map(int, start + room + 1),
+      *x.shape[1 + len(start) :],
+    )
+    found.append(lax.slice(x, starts, limits, steps))
+  return found
+
+
+def convolve(
+  x: jax.Array,
+  kernel: jax.Array,
+  windows: Frame,
+  precision: PrecisionLike = None,
+  method: str | None = None,
+) -> jax.Array:
+  """Applies a plain convolution.
+
+  Args:
+    x: [B, *S, C].
+    kernel: [*K, C, F].
+    windows: Where the kernel lies.
+    precision: As in `jax.lax.conv_general_dilated`.
+    method: A name in `METHODS`; by default the one that is faster here.
+
+  Returns:
+    [B, *S', F].
+  """
+  check_method(method)
+  if method is None:
+    method = 'patches' if jax.default_backend() == 'cpu' else 'conv'
+  return METHODS[method](x, kernel, windows, precision)
+
+
+def check_method(name: str | None) -> None:
+  """Raises unless a way to convolve has this name."""
+  if name is not None and name not in METHODS:
+    raise ValueError(
+      f'method must be one of {tuple(METHODS)} or None, got {name!r}'
+    )
+
+
+def _convolution(
+  x: jax.Array,
+  kernel: jax.Array,
+  windows: Frame,
+  precision: PrecisionLike,
+) -> jax.Array:
+  """XLA's own convolution."""
+  ndim = len(windows.strides)
+  last = (0, ndim + 1, *range(1, ndim + 1))  # where batch, channels, space are
+  numbers = lax.ConvDimensionNumbers(last, (ndim + 1, ndim, *range(ndim)), last)
+  return lax.conv_general_dilated(
+    x,
+    kernel,
+    windows.strides,
+    windows.padding,
+    rhs_dilation=windows.dilation,
+    dimension_numbers=numbers,
+    precision=precision,
+  )
+
+
+def _patches(
+  x: jax.Array,
+  kernel: jax.Array,
+  windows: Frame,
+  precision: PrecisionLike,
+) -> jax.Array:
+  """A matrix product with the patches under the kernel, side by side.
+
+  A few images at a time, so that their patches stay in the processor's cache;
+  the backward pass makes them anew rather than reading them from memory.
+  """
+  matrix = kernel.reshape(-1, kernel.shape[-1])
+
+  def several(images: jax.Array) -> jax.Array:
+    patches = jnp.concatenate(slices(images, windows), -1)
+    return jnp.matmul(patches, matrix, precision=precision)
+
+  patch_bytes = math.prod(windows.places) * matrix.shape[0] * x.dtype.itemsize
+  size = _chunk_size(x.shape[0], patch_bytes)
+  if size == x.shape[0]:
+    return several(x)
+  chunks = x.reshape(-1, size, *x.shape[1:])
+  y = lax.map(jax.checkpoint(several, prevent_cse=False), chunks)
+  return y.reshape(x.shape[0], *y.shape[2:])
+
+
+def _chunk_size(num_images: int, patch_bytes: int) -> int:
+  """Returns the whole batch, or the largest divisor with few patches."""
+  if num_images * patch_bytes <= _CACHE_BYTES:
+    return num_images
+  fitting = max(1, min(num_images, _CHUNK_BYTES // patch_bytes))
+  return max(n for n in range(1, fitting + 1) if num_images % n == 0)
+
+
+METHODS = types.MappingProxyType({'conv': _convolution, 'patches': _patches})
+
+
+def _times(sizes: Sequence[int]) -> str:
+  return '×'.join(map(str, sizes))

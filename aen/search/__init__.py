@@ -1,0 +1,1 @@
+"""Which network? Spaces, strategies and the search loop."""

@@ -1,0 +1,1 @@
+"""Training one child network, then many."""

@@ -1,0 +1,358 @@
+"""Official files: every format is read, every damage is one clear error."""
+
+import dataclasses
+import errno
+import gzip
+import hashlib
+import os
+import socket
+import sys
+
+import numpy as np
+import pytest
+
+import aen
+from aen.data import files
+from aen.data import finding
+from aen.data import prepare
+from aen.data import readers
+from aen.data import sources
+from aen.data import testing
+from aen.data import tfds_files
+from aen.data import transform
+
+FROM_FILES = tuple(
+  name
+  for name, source in sources.SOURCES.items()
+  if source.files and 'made' not in name and 'swapped' not in name
+)
+TRAIN_IMAGES = 'train-images-idx3-ubyte.gz'
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch, tmp_path_factory):
+  def refuse(*_, **__):
+    raise OSError('Name or service not known')
+
+  monkeypatch.setattr(socket, 'getaddrinfo', refuse)
+  monkeypatch.delenv('AEN_RAW_DIR', raising=False)
+  empty = tmp_path_factory.mktemp('tfds')
+  monkeypatch.setenv('TFDS_DATA_DIR', str(empty))
+
+
+@pytest.fixture
+def use_tiny(monkeypatch, tmp_path):
+  """Puts tiny files of a set below tmp_path, and into the catalogue."""
+
+  def use(name, **options):
+    source = testing.tiny_source(name, tmp_path, **options)
+    table = dict(sources.SOURCES) | {name: source}
+    monkeypatch.setattr(sources, 'SOURCES', table)
+    return source
+
+  return use
+
+
+@pytest.mark.parametrize('name', FROM_FILES)
+def test_every_format_is_read(name, use_tiny, tmp_path):
+  source = use_tiny(name)
+  data = aen.load_dataset(name, raw_dir=tmp_path, num_validation=0)
+  parts = testing.random_parts((40, 20), source.shape, len(source.class_names))
+  for split in ('train', 'test'):
+    found, expected = getattr(data, split), getattr(parts, split)
+    images = expected.images
+    if name.startswith('emnist'):  # its files hold transposed images
+      images = images.swapaxes(1, 2)
+    np.testing.assert_array_equal(found.images, images)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+  assert data.name == name
+  assert data.class_names == source.class_names
+  assert not data.partial
+
+
+def test_raw_dir_from_the_environment(use_tiny, tmp_path, monkeypatch):
+  use_tiny('mnist')
+  monkeypatch.setenv('AEN_RAW_DIR', str(tmp_path))
+  assert len(aen.load_dataset('g_mnist/aug5').test) == 20
+  monkeypatch.setenv('AEN_RAW_DIR', str(tmp_path / 'gone'))
+  with pytest.raises(FileNotFoundError, match='AEN_RAW_DIR=.*unset it'):
+    aen.load_dataset('mnist')
+
+
+def test_sign_language_labels_skip_j(use_tiny, tmp_path):
+  use_tiny('sign_language_mnist', counts=(48, 24))
+  data = aen.load_dataset('sign_language_mnist', raw_dir=tmp_path)
+  assert data.class_names[8:10] == ('I', 'K')
+  assert sorted(set(data.test.labels)) == list(range(24))
+  path = tmp_path / 'sign_language_mnist' / readers.SIGN_TEST
+  bad = path.read_text().replace('\n10,', '\n9,', 1)
+  path.write_text(bad)
+  with pytest.raises(ValueError, match='labels 0…24 without 9'):
+    readers.sign_csv(
+      {
+        name: path.parent / name
+        for name in (readers.SIGN_TRAIN, readers.SIGN_TEST)
+      }
+    )
+
+
+def test_made_rot_mnist_is_disjoint_and_named_so(use_tiny, tmp_path):
+  use_tiny('mnist', counts=(40, 20))
+  paths = {
+    f.name: tmp_path / 'mnist' / f.name for f in sources.SOURCES['mnist'].files
+  }
+  whole = readers.idx(paths)
+  made = readers.rotate_parts(whole, (12, 40))
+  assert (len(made.train), len(made.test)) == (12, 40)
+  numbered = dataclasses.replace(
+    whole,
+    train=dataclasses.replace(whole.train, labels=np.arange(40)),
+    test=dataclasses.replace(whole.test, labels=np.arange(40, 60)),
+  )
+  made = readers.rotate_parts(numbered, (12, 40))
+  used = [*made.train.labels, *made.test.labels]
+  assert len(set(used)) == 52
+  assert sources.SOURCES['rot_mnist_made'].tfds_name == 'rot_mnist_made'
+  with pytest.raises(FileNotFoundError, match="or load 'rot_mnist_made'"):
+    aen.load_dataset('rot_mnist', raw_dir=tmp_path)
+
+
+def test_swapped_rot_mnist(use_tiny, tmp_path):
+  tiny = use_tiny('rot_mnist', counts=(12, 30))
+  swapped = dataclasses.replace(tiny, counts=(30, 12), arrange=readers.swap)
+  places = finding.Places(tmp_path)
+  standard = finding.find(tiny, None, places).parts
+  published = finding.find(swapped, None, places).parts
+  np.testing.assert_array_equal(published.train.images, standard.test.images)
+  assert len(published.test) == 12
+
+
+@pytest.mark.parametrize('name', ['rot_mnist', 'rot_mnist_made'])
+def test_swapped_sets_have_swapped_counts(name):
+  counts = sources.SOURCES[name].counts
+  assert sources.SOURCES[f'{name}/swapped'].counts == counts[::-1]
+
+
+def test_wrong_checksum(use_tiny, tmp_path):
+  use_tiny('mnist')
+  path = tmp_path / 'mnist' / TRAIN_IMAGES
+  path.write_bytes(gzip.compress(testing.idx_bytes(np.zeros((40, 28, 28)))))
+  with pytest.raises(
+    ValueError, match='wrong checksum, expected sha256 .* got'
+  ):
+    aen.load_dataset('mnist', raw_dir=tmp_path)
+
+
+def test_a_file_that_was_packed_again_is_accepted(use_tiny, tmp_path):
+  use_tiny('mnist')
+  path = tmp_path / 'mnist' / TRAIN_IMAGES
+  content = files.read_gzip(path)
+  path.write_bytes(gzip.compress(content, compresslevel=1, mtime=7))
+  file = files.File(path.name, sha256='0' * 64)
+  with pytest.raises(ValueError, match='wrong checksum'):
+    files.verify(path, file)
+  known = dataclasses.replace(
+    file, content_sha256=hashlib.sha256(content).hexdigest()
+  )
+  files.verify(path, known)
+
+
+@pytest.mark.parametrize('kept', [0, 10, 500, -9])
+def test_truncated_gzip(kept, use_tiny, tmp_path):
+  use_tiny('fashion_mnist')
+  path = tmp_path / 'fashion_mnist' / TRAIN_IMAGES
+  path.write_bytes(path.read_bytes()[:kept])
+  with pytest.raises(ValueError, match='truncated or damaged|wrong checksum'):
+    aen.load_dataset('fashion_mnist', raw_dir=tmp_path)
+  if kept:
+    with pytest.raises(ValueError, match='truncated or damaged'):
+      files.read_gzip(path)
+
+
+@pytest.mark.parametrize(
+  'name', ['emnist/letters', 'cifar10', 'svhn_cropped', 'rot_mnist']
+)
+def test_other_truncated_files(name, use_tiny, tmp_path):
+  source = use_tiny(name)
+  file = source.files[0]
+  path = tmp_path / source.folder / file.name
+  path.write_bytes(path.read_bytes()[: path.stat().st_size // 2 - 9])
+  paths = {f.name: tmp_path / source.folder / f.name for f in source.files}
+  with pytest.raises(ValueError, match='fetch it again'):
+    source.read(paths)
+  with pytest.raises(ValueError, match='wrong checksum|truncated or damaged'):
+    aen.load_dataset(name, raw_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+  ('content', 'message'),
+  [
+    (b'', 'expected an idx file'),
+    (b'PK\x03\x04', 'expected an idx file'),
+    (b'\x00\x00\x08\x03\x00\x00', 'header declares'),
+    (testing.idx_bytes(np.zeros((4, 2, 2), np.uint8))[:-1], 'header declares'),
+    (testing.idx_bytes(np.zeros((4, 2), np.uint8)) + b'1', 'header declares'),
+  ],
+)
+def test_damaged_idx(content, message):
+  with pytest.raises(ValueError, match=message):
+    files.read_idx(content, 'file')
+
+
+def test_wrong_shapes_and_counts(use_tiny, tmp_path, monkeypatch):
+  use_tiny('kmnist', shape=(28, 27))
+  with pytest.raises(ValueError, match=r'expected images of shape \(28, 28\)'):
+    aen.load_dataset('kmnist', raw_dir=tmp_path)
+  source = use_tiny('kmnist')
+  short = dataclasses.replace(source, counts=(60000, 10000))
+  monkeypatch.setitem(sources.SOURCES, 'kmnist', short)
+  with pytest.raises(
+    ValueError, match='expected 60000 training and 10000 test'
+  ):
+    aen.load_dataset('kmnist', raw_dir=tmp_path)
+  few = dataclasses.replace(source, class_names=('a', 'b'))
+  monkeypatch.setitem(sources.SOURCES, 'kmnist', few)
+  with pytest.raises(ValueError, match=r'expected labels 0…1, got 9'):
+    aen.load_dataset('kmnist', raw_dir=tmp_path)
+
+
+@pytest.mark.parametrize('name', FROM_FILES)
+def test_missing_files_without_network(name, tmp_path):
+  with pytest.raises(FileNotFoundError) as caught:
+    aen.load_dataset(name, raw_dir=tmp_path)
+  message = str(caught.value)
+  assert f'{tmp_path}/{sources.SOURCES[name].folder}' in message
+  assert sources.SOURCES[name].files[0].name in message
+  assert '\n' not in message
+  with pytest.raises(FileNotFoundError, match='no raw_dir or AEN_RAW_DIR'):
+    aen.load_dataset(name, download=False)
+
+
+def test_advice_where_downloading_is_forbidden(tmp_path):
+  with pytest.raises(FileNotFoundError, match='pass download=True') as caught:
+    aen.load_dataset('mnist', raw_dir=tmp_path, download=False)
+  assert 'try again' not in str(caught.value)
+
+
+def test_a_raw_dir_that_is_a_file(tmp_path):
+  path = tmp_path / 'file'
+  path.write_bytes(b'')
+  with pytest.raises(NotADirectoryError, match='raw_dir=.*got a file'):
+    aen.load_dataset('mnist', raw_dir=path)
+
+
+def test_only_missing_files_are_named(use_tiny, tmp_path):
+  use_tiny('mnist')
+  (tmp_path / 'mnist' / TRAIN_IMAGES).unlink()
+  with pytest.raises(FileNotFoundError, match=f'expected {TRAIN_IMAGES} in'):
+    aen.load_dataset('mnist', raw_dir=tmp_path)
+
+
+def test_downloading_without_tfds(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'tensorflow_datasets', None)
+  tfds_files.tfds.cache_clear()
+  with pytest.raises(FileNotFoundError, match=r"pip install 'aen\[data\]'"):
+    aen.load_dataset('mnist')
+  monkeypatch.undo()
+  tfds_files.tfds.cache_clear()
+
+
+def partial_file(tmp_path):
+  parts = testing.random_parts((50, 20), (32, 32, 3), 10)
+  np.savez(
+    tmp_path / 'cifar10_50_20.npz',
+    x_train=parts.train.images,
+    y_train=parts.train.labels,
+    x_test=parts.test.images,
+    y_test=parts.test.labels,
+  )
+
+
+def test_partial_sets_only_when_asked_for(tmp_path):
+  partial_file(tmp_path)
+  with pytest.raises(FileNotFoundError, match='accept it with partial=True'):
+    aen.load_dataset('cifar10', raw_dir=tmp_path)
+  data = aen.load_dataset('cifar10', raw_dir=tmp_path, partial=True)
+  assert data.partial
+  assert data.name == 'cifar10-partial-50-20'
+  assert data.fingerprint.startswith('partial-')
+
+
+def test_a_whole_set_comes_before_a_part(use_tiny, tmp_path):
+  partial_file(tmp_path)
+  use_tiny('cifar10')
+  data = aen.load_dataset('cifar10', raw_dir=tmp_path, partial=True)
+  assert (data.name, data.partial) == ('cifar10', False)
+
+
+def test_two_parts_are_ambiguous(tmp_path):
+  partial_file(tmp_path)
+  (tmp_path / 'cifar10_1_1.npz').write_bytes(b'')
+  with pytest.raises(ValueError, match='expected one part of cifar10'):
+    aen.load_dataset('cifar10', raw_dir=tmp_path, partial=True)
+
+
+def test_partial_sign_language_holds_out_whole_photographs(tmp_path):
+  random = np.random.default_rng(0)
+  labels = np.delete(np.arange(25), 9).repeat(8).astype(np.uint8)
+  groups = np.arange(48).repeat(4)
+  np.savez(
+    tmp_path / 'asl_sign_mnist_192.npz',
+    x=random.integers(0, 256, (192, 28, 28), np.uint8),
+    y=labels,
+    group=groups,
+    is_test=groups % 4 == 3,
+  )
+  data = aen.load_dataset(
+    'sign_language_mnist', raw_dir=tmp_path, partial=True, num_validation=20
+  )
+  assert data.name == 'sign_language_mnist-partial-144-48'
+  train_groups = groups[groups % 4 != 3]
+  used, held = (train_groups[s.indices] for s in (data.train, data.validation))
+  assert not set(used) & set(held)
+  assert data.train.labels.max() == 23
+
+
+def test_system_packages_are_found(use_tiny, tmp_path, monkeypatch):
+  tiny = use_tiny('fashion_mnist')
+  folder = str(tmp_path / 'fashion_mnist')
+  monkeypatch.setitem(
+    sources.SOURCES,
+    'fashion_mnist',
+    dataclasses.replace(tiny, system_dirs=(folder,)),
+  )
+  assert len(aen.load_dataset('fashion_mnist').test) == 20
+  real = '/usr/share/datasets/fashion-mnist'
+  monkeypatch.undo()
+  assert sources.SOURCES['fashion_mnist'].system_dirs == (real,)
+
+
+def test_npz_on_a_full_disk(tmp_path, monkeypatch):
+  def fill(f, **_):
+    f.write(b'half of it')
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+  monkeypatch.setattr(np, 'savez_compressed', fill)
+  with pytest.raises(OSError, match='nothing half-written was kept'):
+    prepare.write_npz('g_digits/aug5', finding.Places(), tmp_path)
+  assert not list(tmp_path.iterdir())
+
+
+def test_npz_holds_everything(tmp_path):
+  path = prepare.write_npz('g_digits/aug5_group', finding.Places(), tmp_path)
+  assert path.name == 'g_digits-aug5_group.npz'
+  with np.load(path) as f:
+    assert f['x_train'].shape == (1500, 16, 16)
+    assert f['powers_test'].shape == (297, 12)
+    assert f['angles_train'].shape == (1500,)
+    assert 'Licence: CC BY 4.0' in str(f['card'])
+    assert f['class_names'].tolist() == list('0123456789')
+    record = transform.Record(
+      transform.CONFIGS['aug5_group'], f['powers_test'], f['angles_test']
+    )
+    originals = transform.invert(f['x_test'], record)
+  digits = aen.load_dataset('digits')
+  np.testing.assert_array_equal(originals, digits.test.images)
+  loaded = aen.load_dataset(path)
+  by_name = aen.load_dataset('g_digits/aug5_group')
+  assert loaded.fingerprint == by_name.fingerprint

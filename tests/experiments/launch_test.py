@@ -1,0 +1,95 @@
+"""Every launcher, as a shell sees it."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from experiments import launch
+
+ROOT = pathlib.Path(__file__).parents[2]
+LAUNCHERS = sorted(
+  path.stem
+  for path in (ROOT / 'experiments').glob('*.py')
+  if 'launch.run(main)' in path.read_text('utf-8')
+)
+
+
+def start(launcher, *arguments):
+  return subprocess.run(
+    [sys.executable, '-m', f'experiments.{launcher}', *arguments],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('arguments', 'says'),
+  [
+    (('layer_benchmark', '--symmetries=rotatoin'), "did you mean 'rotation'"),
+    (('make_dataset', '--dataset=g_mnits/aug1'), 'g_mnist/aug3'),
+    (('construction_benchmark', '--out=/dev/null/x'), 'Not a directory'),
+    (
+      ('search_gcnn', '--symmetries=vertical_translation'),
+      'already built into',
+    ),
+    (('search_gcnn', '--symmetries=numpy.nothing'), 'numpy has no function'),
+  ],
+)
+def test_user_errors_are_one_line_and_exit_code_2(arguments, says):
+  run = start(*arguments)
+  assert run.returncode == 2
+  assert says in run.stderr
+  assert 'Traceback' not in run.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('asked', [None, 3])
+def test_every_core_is_a_device_unless_the_user_says_otherwise(asked):
+  """The devices that a launcher makes; nothing else is asked of them."""
+  environment = {k: v for k, v in os.environ.items() if k != 'XLA_FLAGS'}
+  if asked:
+    flag = f'--xla_force_host_platform_device_count={asked}'
+    environment['XLA_FLAGS'] = flag
+  program = (
+    'from experiments import launch; import jax; launch.use_all_cores();'
+    ' print(len(jax.devices()))'
+  )
+  run = subprocess.run(
+    [sys.executable, '-c', program],
+    cwd=ROOT,
+    env=environment,
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  cores = min(8, len(os.sched_getaffinity(0)))
+  assert int(run.stdout) == (asked or cores)
+
+
+def test_kill_is_as_gentle_as_ctrl_c(monkeypatch, capsys):
+  kept = []
+
+  def work():
+    with launch.resumable():
+      try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+      finally:
+        kept.append('what was finished')
+
+  monkeypatch.setattr('sys.argv', ['search.py', '--run_dir=a b'])
+  before = signal.getsignal(signal.SIGTERM)
+  with pytest.raises(SystemExit) as stop:
+    work()
+  assert stop.value.code == 130
+  assert kept
+  assert 'to go on where it was: python' in capsys.readouterr().err
+  assert signal.getsignal(signal.SIGTERM) == before

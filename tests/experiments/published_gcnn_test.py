@@ -1,0 +1,139 @@
+"""The paper's table of group CNNs, and a small one trained for real."""
+
+import json
+import pathlib
+
+from absl.testing import flagsaver
+import pytest
+
+import aen
+from aen.search import gcnn_space
+from experiments import gcnn_results
+from tests import launchers
+
+PAPERS_NAMES = {
+  'P4': 'rotation',
+  'H2': 'horizontal_flip',
+  'V2': 'vertical_flip',
+  'Rot (30)': 'random_rotation',
+  'HFlip (0.5)': 'random_horizontal_flip',
+  'VFlip (0.5)': 'random_vertical_flip',
+  'Trans (0.2)': 'random_translation',
+  'Scale (0.1)': 'random_scaling',
+  'Shear (10)': 'random_shear',
+}
+
+
+@pytest.fixture
+def launcher():
+  return launchers.load('published_gcnn')
+
+
+def test_the_table_has_24_found_and_6_plain_networks(launcher):
+  table = launcher.configurations()
+  assert list(table) == [
+    *('cifar10', 'svhn_cropped', 'rot_mnist', 'sign_language_mnist'),
+    *('emnist/letters', 'kmnist'),
+  ]
+  space = gcnn_space.gcnn_space((28, 28), 10)
+  for rows in table.values():
+    *found, plain = [space.network(row.names()) for row in rows]
+    assert len(found) == 4
+    assert plain == space.network(['large'])
+    assert all(space.names(network)[0] == 'rotation' for network in found)
+
+
+def test_these_are_the_numbers_of_the_paper(launcher):
+  tables = pathlib.Path(__file__).parents[3] / 'shared/paper/tables.json'
+  if not tables.exists():
+    pytest.skip('the tables of the paper are not at hand')
+  printed = json.loads(tables.read_text())['gcnn'].values()
+  for ours, paper in zip(
+    launcher.configurations().values(), printed, strict=True
+  ):
+    for row, theirs in zip(ours, paper, strict=True):
+      names = [*theirs['equivariances'], *theirs['augmentations']]
+      words = [PAPERS_NAMES[name] for name in names if name != 'Zn']
+      large = ['large'] * (theirs['size'] == 'Large')
+      assert row.names() == words + large
+      assert row.test_accuracy == theirs['test_accuracy']
+
+
+@pytest.mark.slow
+def test_a_small_table_is_trained_once(launcher, tmp_path, monkeypatch, capsys):
+  table = tmp_path / 'table.csv'
+  table.write_text(
+    'dataset,symmetries,augmentations,size,test_accuracy\n'
+    'nowhere,,,small,50\n'
+    'digits,,,small,90\n'
+    'digits,,random_shear random_scaling,small,91.5\n'
+  )
+  monkeypatch.setattr(launcher, 'TABLE', table)
+
+  def load(name, num_test=None):
+    if name == 'nowhere':
+      raise FileNotFoundError('nowhere: expected some files')
+    return aen.load_dataset(
+      name, num_train=64, num_validation=9, num_test=num_test
+    )
+
+  monkeypatch.setattr(launcher.data_flags, 'load_data', load)
+  small = {'run_dir': str(tmp_path), 'epochs': 1, 'max_test': 20}
+  with flagsaver.flagsaver(**small):
+    launcher.main([])
+    first = capsys.readouterr().out
+    before = (tmp_path / 'published_gcnn.csv').read_bytes()
+    launcher.main([])
+  assert (tmp_path / 'published_gcnn.csv').read_bytes() == before
+  assert 'nowhere is not there: nowhere: expected' in first
+  assert '64 + 9 / 20 | none | random_shear + random_scaling | small' in first
+  rows = gcnn_results.read(tmp_path / 'published_gcnn.csv')
+  assert [row.paper for row in rows] == [90.0, 91.5, None, None]
+  assert all(0 <= row.ours <= 100 for row in rows)
+  assert '\n'.join(gcnn_results.table(rows)) in first
+  with flagsaver.flagsaver(**small, initializer='he', comparisons=False):
+    launcher.main([])
+  more = gcnn_results.read(tmp_path / 'published_gcnn.csv')
+  assert more[:4] == rows
+  assert [row.initializer for row in more[4:]] == ['he', 'he']
+
+
+def test_comparisons_are_what_the_table_lacks(launcher):
+  turns = 'rotation horizontal_flip vertical_flip'
+  moved = 'random_rotation random_horizontal_flip random_vertical_flip'
+  lacking = {
+    name: [(row.symmetries, row.augmentations) for row in found]
+    for name, rows in launcher.configurations().items()
+    if (found := list(launcher.comparisons(rows)))
+  }
+  assert lacking['cifar10'] == [('', ''), ('', moved), (turns, '')]
+  assert lacking['kmnist'] == [('', ''), ('', moved)]
+
+
+def test_unknown_data_sets_are_refused(launcher):
+  with pytest.raises(ValueError, match="some of a, b; got 'c'"):
+    launcher.chosen('a,c', ['a', 'b'])
+  assert launcher.chosen('all', ['a', 'b']) == ['a', 'b']
+
+
+def test_contrasts_lay_the_same_data_side_by_side():
+  def row(accuracy, symmetries, augmentations, size):
+    return gcnn_results.Row(
+      *('kmnist', 'he', symmetries, augmentations, size),
+      *(1, 10, 2, 3, 1250, 1, None, accuracy, None, 1.0),
+    )
+
+  rows = [
+    row(90.0, '', '', 'small'),
+    row(95.0, gcnn_results.TURNS, 'random_shear', 'large'),  # no part of it
+    row(90.0, gcnn_results.TURNS, '', 'small'),
+  ]
+  *_, last = gcnn_results.contrasts(rows)
+  assert last == '| kmnist | he | 90.00 |  | 90.00 |  |  | 1.2 |'
+
+
+def test_a_file_of_another_version_is_refused(tmp_path):
+  path = tmp_path / 'published_gcnn.csv'
+  path.write_text('dataset,size\ndigits,small\n')
+  with pytest.raises(ValueError, match="lacks the column 'augmentations'"):
+    gcnn_results.read(path)

@@ -1,0 +1,176 @@
+"""The whole reproduction, small: stopped, gone on with, and done again."""
+
+import csv
+import dataclasses
+
+from absl.testing import flagsaver
+import numpy as np
+import pytest
+
+import aen
+from aen.search import agent as agent_lib
+from aen.search import compare
+from aen.search import landscape as landscape_lib
+from aen.search import strategies
+from aen.search import tables
+from aen.train import child as child_lib
+from aen.train import recipe as recipe_lib
+from experiments import mlp_searches
+from tests import launchers
+
+
+@pytest.fixture
+def launcher():
+  return launchers.load('reproduce')
+
+
+def make_landscape():
+  """Four states of two symmetries that are three networks."""
+  return landscape_lib.Landscape(
+    name='g_mnist/aug1',
+    symmetries=('rotation', 'vertical_flip'),
+    network_of=np.array([0, 1, 2, 2]),
+    shortest_states=np.array([0, 1, 2]),
+    implied_states=np.array([0, 1, 3]),
+    weights=np.array([9, 5, 3]),
+    seeds=np.array([0]),
+    validation=np.array([[[0.1, 0.2]], [[0.5, 0.4]], [[0.3, 0.3]]]),
+    test=np.array([[[0.1, 0.2]], [[0.5, 0.4]], [[0.3, 0.3]]]),
+    seconds=np.ones((3, 1)),
+  )
+
+
+def test_the_top_networks_are_the_best_seen_each_once():
+  trace = compare.Trace(
+    states=np.array([0, 3, 2, 1, strategies.NO_STATE]),
+    epochs=np.array([2, 2, 2, 2, 0]),
+    values=np.array([0.2, 0.3, 0.3, 0.5, 9.0], np.float32),
+  )
+  landscape = make_landscape()
+  found = mlp_searches.top_networks(trace, landscape, 2)
+  assert found == [1, 2]
+  names = [landscape.names(network) for network in found]
+  assert names == [('rotation',), ('vertical_flip',)]
+
+
+def test_means_are_taken_of_the_steps_with_the_same_epsilon():
+  trace = compare.Trace(
+    states=np.array([1, 1, 2, 0, 3, strategies.NO_STATE]),
+    epochs=np.full(6, 2),
+    values=np.array([0.1, 0.3, 0.5, 0.2, 0.6, 9.0], np.float32),
+  )
+  # The empty state counts as seen: ε changes with the second new one.
+  config = agent_lib.DQNConfig(num_bits=2, epsilons=(1.0, 0.1), models=(2, 9))
+  np.testing.assert_allclose(
+    mlp_searches.epsilons(trace, config), [1, 0.1, 0.1, 0.1, 0.1, 0.1]
+  )
+  levels, means = mlp_searches.means(trace, config)
+  np.testing.assert_allclose(levels, [1, 0.1])
+  np.testing.assert_allclose(means, [0.1, 0.4])
+
+
+def test_lines_are_added_to_those_of_other_data(launcher, tmp_path):
+  published, path = launcher.published_mlp, tmp_path / 'tables.csv'
+
+  def line(dataset, seconds):
+    return published.Line(
+      'plain', tables.Judged(dataset, '', 0, 9, 0.5, 0.5, 0.5, seconds)
+    )
+
+  published.add(path, [line('g_mnist/aug0', 1.0), line('g_mnist/aug1', 1.0)])
+  published.add(path, [line('g_mnist/aug1', 2.0), line('g_mnist/aug2', 2.0)])
+  seconds = [each.child.seconds for each in published.read(path)]
+  assert seconds == [1.0, 2.0, 2.0]
+
+
+def few_images(name):
+  data = aen.load_dataset(
+    f'g_digits/{name.split("/")[1]}', num_train=64, num_test=20
+  )
+  return dataclasses.replace(data, name=name)
+
+
+@pytest.fixture
+def small(launcher, tmp_path, monkeypatch):
+  """One base, two data sets of few images, a short search."""
+  published, recipe = launcher.published_mlp, recipe_lib.Recipe(epochs=1)
+  for name, value in (
+    ('SINGLE', ('iaug1',)),
+    ('MULTIPLE', ('aug1',)),
+    ('NETWORKS', ((), ('rotation',))),
+    ('RECIPE', recipe),
+    ('load', lambda name, _: (few_images(name), np.arange(20) < 5)),
+  ):
+    monkeypatch.setattr(published, name, value)
+  agent = {'hidden_sizes': (4,), 'batch_size': 4, 'max_steps': 10}
+  monkeypatch.setattr(launcher, '_AGENT', agent)
+  monkeypatch.setattr(launcher, '_SEARCH_RECIPE', recipe)
+  monkeypatch.setattr(launcher, 'load_for_search', few_images)
+  with flagsaver.flagsaver(
+    run_dir=str(tmp_path / 'run'),
+    results=str(tmp_path / 'results'),
+    base=['g_mnist'],
+    num_seeds=1,
+    top=1,
+  ):
+    yield tmp_path
+
+
+def contents(folder):
+  return {
+    path.name: path.read_bytes()
+    for path in folder.rglob('*')
+    if path.is_file() and path.name != 'times.csv'
+  }
+
+
+@pytest.mark.slow
+def test_results_count_as_known(launcher, small, capsys, monkeypatch):
+  launcher.main([])
+  first = contents(small / 'results')
+  assert {'tables.csv', 'networks.csv', 'lessons.csv', 'children.csv.gz'} <= {
+    *first
+  }
+  with open(small / 'results/networks.csv', newline='') as file:
+    roles = [row['role'] for row in csv.DictReader(file)]
+  assert roles == ['search 1', 'best', 'paper', 'generating', 'plain']
+  with open(small / 'results/recipes.csv', newline='') as file:
+    roles = [row['role'] for row in csv.DictReader(file)]
+  assert roles == [
+    *('search 1, sgd', 'search 1, fan-in', 'search 1, fan-in, fresh order'),
+    *('search 1, our recipe', 'plain, our recipe'),
+  ]
+  halves = launcher.published_mlp.read(small / 'results/halves.csv')
+  plain = [line.child for line in halves if line.role.startswith('plain, ')]
+  assert len(plain) == len(halves) / 2 == 2
+  # The same child, and halves of 10 images whose mean is all 20.
+  assert len({child.honest for child in plain}) == 1
+  mean = np.mean([child.published for child in plain])
+  assert mean == pytest.approx(plain[0].honest)
+  capsys.readouterr()
+  with flagsaver.flagsaver(verify=2):
+    launcher.main([])
+  said = capsys.readouterr().out.splitlines()
+  assert len(said) == 2
+  assert all(line.endswith('the same') for line in said)
+
+  path = small / 'results/tables.csv'
+  told = path.read_text()
+  path.write_text(told.replace(',0.', ',0.0'))
+  with flagsaver.flagsaver(verify=1), pytest.raises(SystemExit):
+    launcher.main([])
+  path.write_text(told)
+  with (
+    flagsaver.flagsaver(num_seeds=2, stage=['landscapes']),
+    pytest.raises(ValueError, match='has landscapes of 1 seeds'),
+  ):
+    launcher.main([])
+
+  def refuse(*_, **__):
+    raise AssertionError('trained again')
+
+  # As on another machine, which has the results and no store.
+  monkeypatch.setattr(child_lib, 'train_children', refuse)
+  with flagsaver.flagsaver(run_dir=str(small / 'other')):
+    launcher.main([])
+  assert contents(small / 'results') == first

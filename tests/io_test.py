@@ -1,0 +1,25 @@
+import errno
+import os
+
+import pytest
+
+from aen import io as io_lib
+
+
+def test_files_appear_only_when_complete(tmp_path):
+  path = tmp_path / 'deep' / 'file'
+  with io_lib.written_whole(path) as f:
+    f.write(b'old')
+  assert path.read_bytes() == b'old'
+
+  def fail(error):
+    with io_lib.written_whole(path) as f:
+      f.write(b'new')
+      raise error
+
+  with pytest.raises(OSError, match='no space left while writing .*file;'):
+    fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+  with pytest.raises(KeyError):
+    fail(KeyError('anything else'))
+  assert path.read_bytes() == b'old'
+  assert [p.name for p in path.parent.iterdir()] == ['file']
