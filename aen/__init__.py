@@ -45,7 +45,6 @@ _HOMES = {
   'search.landscape': ('Landscape',),
   'search.compare': (),
   'search.result': ('SearchResult',),
-  'search.survey': (),
   'search.tables': (),
   'search.explore': ('SearchConfig',),
   'search.search': ('discover',),

@@ -15,7 +15,7 @@ import pathlib
 
 from absl import flags
 
-from aen.search import survey
+from aen.search import landscape as landscape_lib
 from aen.train import store as store_lib
 from experiments import data_flags
 from experiments import launch
@@ -32,7 +32,7 @@ def main(_: Sequence[str]) -> None:
   run_dir = pathlib.Path(data_flags.run_dir('landscape'))
   data = data_flags.load_data()
   with launch.resumable():
-    landscape = survey.survey(
+    landscape = landscape_lib.train_landscape(
       data,
       mlp_flags.make_space(data),
       training_flags.make_recipe(len(data.train)),

@@ -136,7 +136,7 @@ def measure(
   )
   seeds = range(_NUM_SEEDS.value)
   recipe = training_flags.make_recipe(len(data.train))
-  with evaluate_lib.Watch(data.name, len(rows) * len(seeds)) as watch:
+  with evaluate_lib.ProgressBar(data.name, len(rows) * len(seeds)) as watch:
     evaluate = evaluate_lib.make_evaluator(
       data,
       measure_test=True,

@@ -38,7 +38,6 @@ from aen.search import compare
 from aen.search import landscape as landscape_lib
 from aen.search import mlp_space
 from aen.search import strategies
-from aen.search import survey
 from aen.train import evaluate as evaluate_lib
 from aen.train import store as store_lib
 from experiments import launch
@@ -110,7 +109,7 @@ class Workshop:
     """Trains networks, by their roles, at the paper's size."""
     seeds = range(num_seeds or _NUM_SEEDS.value)
     total = len(networks) * len(seeds)
-    with evaluate_lib.Watch(name, total) as watch:
+    with evaluate_lib.ProgressBar(name, total) as watch:
       judged = published_mlp.measure(
         name,
         list(networks.values()),
@@ -198,7 +197,7 @@ def make_landscapes(workshop: Workshop) -> None:
     if name in found:
       continue
     data = load_for_search(name)
-    found[name] = survey.survey(
+    found[name] = landscape_lib.train_landscape(
       data,
       mlp_space.mlp_space(data.image_shape, data.num_classes, head='dense'),
       _SEARCH_RECIPE,

@@ -72,7 +72,7 @@ class Plain(nn.Module):
 class Rival:
   """Trains plain networks, and keeps the time."""
 
-  train: Callable[[jax.Array], child_lib.ChildResult]
+  train: Callable[[jax.Array], store_lib.Record]
   seconds: float = 0.0
   count: int = 0
 
@@ -149,7 +149,7 @@ def compare_batches(
 ) -> None:
   """Times batches of several sizes, interleaved with plain networks."""
   networks = np.linspace(1, len(space) - 1, max(_BATCHES.value)).astype(int)
-  inputs = [space.inputs(int(network)) for network in networks]
+  inputs = [space.inputs(int(network)).collections for network in networks]
   config = child_lib.ChildConfig(space.program(0), recipe)
   best = dict.fromkeys(_BATCHES.value, float('inf'))
   plain = float('inf')

@@ -82,7 +82,7 @@ def measure(
   """Trains a table, unless the store knows it."""
   networks, seeds = published_mlp.NETWORKS, range(_NUM_SEEDS.value)
   recipe = training_flags.make_recipe(10000)
-  with evaluate_lib.Watch(
+  with evaluate_lib.ProgressBar(
     base, len(configs) * len(networks) * len(seeds)
   ) as watch:
     for config in configs:

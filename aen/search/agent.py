@@ -13,6 +13,7 @@ import math
 from typing import Any
 from typing import NamedTuple
 
+import chex
 from flax import linen as nn
 from flax.typing import Dtype
 import jax
@@ -22,11 +23,11 @@ import optax
 
 from aen.search.replay import Transition
 
-EMPTY = 0  # the state without symmetries, where episodes begin
+EMPTY = 0  # the state without symmetry, where episodes begin
 
 
 class Walk(NamedTuple):
-  """Where a walker is within its episode."""
+  """A walker's position in its episode."""
 
   state: jax.Array  # int32 []
   time: jax.Array  # int32 [], steps taken in this episode
@@ -49,20 +50,20 @@ def neighbours(state: jax.Array, num_bits: int) -> jax.Array:
 
 
 def step(walk: Walk, action: jax.Array, episode_length: int) -> Walk:
-  """Toggles one bit; an episode's last step leads back to its beginning.
+  """Toggles one bit; after the last step of an episode the walker is reset.
 
   Args:
-    walk: Where the walker is.
+    walk: The walker's position.
     action: The bit to toggle. int32 []
-    episode_length: Steps of an episode. The state that the last step reaches is
-      `toggle(walk.state, action)`, as everywhere; only the walker moves on.
+    episode_length: Steps per episode. The transition of the last step still
+      leads to `toggle(walk.state, action)`.
 
   Returns:
-    Where the walker is then.
+    The walker's next position.
   """
-  moved = Walk(toggle(walk.state, action), walk.time + 1)
-  over = moved.time >= episode_length
-  return jax.tree.map(lambda a, b: jnp.where(over, a, b), reset(), moved)
+  after = Walk(toggle(walk.state, action), walk.time + 1)
+  over = after.time >= episode_length
+  return jax.tree.map(lambda a, b: jnp.where(over, a, b), reset(), after)
 
 
 def to_bits(state: jax.Array, num_bits: int) -> jax.Array:
@@ -73,12 +74,12 @@ def to_bits(state: jax.Array, num_bits: int) -> jax.Array:
 
 
 def _last_axis(x: jax.Array, ndim: int) -> jax.Array:
-  """Gives x [K] so many leading axes of size 1."""
+  """Adds `ndim` leading axes of size 1 to x [K]."""
   return x.reshape((1,) * ndim + x.shape)
 
 
-# Beyond this the exponential tells no more, and sums of 10¹³ rewards are still
-# finite in float32. Accuracies in percent points (scale=100) reach about 40.
+# Larger than any gain in percentage points (about 40), and small enough that
+# sums of 10¹³ rewards are finite in float32.
 MAX_EXPONENT = 50.0
 DEFAULT_SCALE = 1.0  # by measurement, see `reward`
 
@@ -88,11 +89,11 @@ def reward(
 ) -> jax.Array:
   """The paper's reward, x·exp|x| with x = scale · (accuracy − baseline).
 
-  It amplifies gains over the network without symmetries, and losses too. The
-  paper writes x = accuracy − baseline; its published code has accuracies in
-  percent points, which is scale=100. There the loss of the worst networks is
+  It amplifies gains over the network without symmetry, and losses too. The
+  paper writes x = accuracy − baseline; its published code measures accuracy in
+  percentage points, which is scale=100. There the loss of the worst networks is
   many orders of magnitude larger than any gain, and the agent learns little
-  else. Accuracy of the states it visits last, a 64-wide Q-network, 16 seeds:
+  else. Accuracy of the last states visited, 64-wide Q-network, 16 seeds:
 
     scale                 0.3     1     3    10   100   (best, none)
     g_mnist/aug2         61.5  59.5  55.2  49.1  47.4   (62.9, 53.0)
@@ -101,9 +102,8 @@ def reward(
 
   Args:
     accuracy: Accuracies from 0 to 1. [...]
-    baseline: The accuracy of the network without symmetries.
-    scale: What an accuracy of 1 counts for. x is clipped to ±50, so that no
-      scale overflows.
+    baseline: The accuracy of the network without symmetry.
+    scale: Factor of the gain. x is clipped to ±50, so that nothing overflows.
 
   Returns:
     Rewards. [...]
@@ -116,13 +116,13 @@ def reward(
 class QNetwork(nn.Module):
   """The value of toggling each bit: the paper's 12×400×400×400×12 network.
 
-  Weights and biases begin uniform in ±1/√fan_in, as in the published code; zero
-  biases would leave inputs this small next to nothing to tell them apart by.
+  Weights and biases start at U(±1/√fan_in), as in the published code: with zero
+  biases, inputs this small would hardly be distinguished.
 
   Attributes:
     num_actions: The number of values.
     hidden_sizes: Widths of the hidden layers.
-    input_scale: What the inputs are multiplied by.
+    input_scale: Factor of the inputs.
   """
 
   num_actions: int = 12
@@ -147,33 +147,46 @@ def _torch_dense(features: int, fan_in: int) -> nn.Dense:
   return nn.Dense(features, kernel_init=init, bias_init=init)
 
 
+_POSITIVE = (
+  'num_bits',
+  'batch_size',
+  'target_period',
+  'max_steps',
+  'episode_length',
+  'walkers',
+  'learning_rate',
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class DQNConfig:
-  """Hyper-parameters of the agent and its loop, by default as published.
+  """Hyperparameters of the agent and its loop, by default as published.
 
   Attributes:
     num_bits: Bits of a state; also the number of actions.
     hidden_sizes: Widths of the Q-network's hidden layers.
-    input_scale: What the bits are multiplied by before they enter it.
-    discount: γ. No step is terminal: the last one of an episode bootstraps too.
-    learning_rate: Adam's.
-    batch_size: Transitions in an update. There is one update per step.
-    replay_capacity: How many transitions are kept.
-    min_replay: Updates begin when so many are kept; None is `batch_size`.
+    input_scale: Factor of the bits at the Q-network's input.
+    discount: Discount factor γ. No step is terminal: the last one of an episode
+      bootstraps too.
+    learning_rate: Learning rate of the Q-network (Adam).
+    batch_size: Transitions per update; there is one update per step.
+    replay_capacity: Transitions kept in the replay buffer.
+    min_replay: Transitions in the buffer before the first update; the batch
+      size by default.
     target_period: The target network is copied at every step at which the
       number of models is a multiple of this.
-    epsilons: The values of ε, in order.
-    models: How many models are found at each ε. A model is a state not seen
-      before; the empty state is the first. The search ends after their sum.
-    max_steps: The search ends after so many steps at the latest.
-    episode_length: Steps from the empty state until a walker returns there.
-    reward_scale: See `aen.rewards.reward`.
-    afterstates: Values an action by the state that it leads to, which is all
-      that its reward and its future depend on: the network maps the bits of
-      that state to one number, and K actions into a state teach it the same
-      thing. Not in the paper, where each action has an output of its own.
-    walkers: Walkers that share replay, memory and Q-network. With one, the loop
-      is the paper's. With P, a round is P steps and P updates.
+    epsilons: Values of ε, in order.
+    models: Models to find at each ε: the paper's word for states not seen
+      before, of which the empty state is the first. The search ends after their
+      sum.
+    max_steps: Steps after which the search ends at the latest.
+    episode_length: Steps per episode; each starts at the empty state.
+    reward_scale: Factor of the gain in accuracy, see `reward`.
+    afterstates: Whether to value an action by the state that it leads to, on
+      which alone its reward and future depend: the network maps the bits of
+      that state to one number. In the paper each action has its own output.
+    walkers: Walkers that share replay, memory and Q-network. One is the paper's
+      loop; with P walkers, a round is P steps and P updates.
   """
 
   num_bits: int = 12
@@ -185,11 +198,14 @@ class DQNConfig:
   replay_capacity: int = 10_000
   min_replay: int | None = None
   target_period: int = 2
+  # fmt: off
   epsilons: tuple[float, ...] = (
-    *(1.0, 0.9, 0.8, 0.7, 0.6, 0.5),
-    *(0.4, 0.3, 0.2, 0.1, 0.05),
+    1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05
   )
-  models: tuple[int, ...] = (200, *(100,) * 6, *(50,) * 4)
+  models: tuple[int, ...] = (
+    200, 100, 100, 100, 100, 100, 100, 50, 50, 50, 50
+  )
+  # fmt: on
   max_steps: int = 6000
   episode_length: int = 100
   reward_scale: float = DEFAULT_SCALE
@@ -197,21 +213,43 @@ class DQNConfig:
   walkers: int = 1
 
   def __post_init__(self) -> None:
-    _check(self)
+    if not 1 <= len(self.epsilons) == len(self.models):
+      raise ValueError(
+        'epsilons and models must be of one length, one number of models per ε,'
+        f' got {len(self.epsilons)} and {len(self.models)}'
+      )
+    if not all(0 <= value <= 1 for value in self.epsilons):
+      raise ValueError(f'epsilons must be from 0 to 1, got {self.epsilons}')
+    for name in _POSITIVE:
+      if not getattr(self, name) > 0:
+        raise ValueError(f'{name} must be positive, got {getattr(self, name)}')
+    if not 0 <= self.discount < 1:
+      raise ValueError(f'discount must be from 0 to < 1, got {self.discount}')
+    if not self.batch_size <= self.replay_start <= self.replay_capacity:
+      raise ValueError(
+        'updates draw batch_size different transitions, so batch_size ≤'
+        ' min_replay ≤ replay_capacity must hold, got'
+        f' {self.batch_size}, {self.replay_start}, {self.replay_capacity}'
+      )
+    if self.walkers > self.replay_capacity:
+      raise ValueError(
+        f'{self.walkers} walkers do not fit a replay of'
+        f' {self.replay_capacity}; use fewer, or a larger replay_capacity'
+      )
 
   @property
   def replay_start(self) -> int:
-    """The number of transitions from which on there are updates."""
+    """Transitions in the buffer before the first update."""
     return self.batch_size if self.min_replay is None else self.min_replay
 
   @property
   def max_models(self) -> int:
-    """The number of models after which the search ends."""
+    """States seen after which the search ends."""
     return sum(self.models)
 
 
 class AgentState(NamedTuple):
-  """What the agent has learnt."""
+  """Online and target network, and the optimizer's state."""
 
   params: Any
   target_params: Any
@@ -219,14 +257,14 @@ class AgentState(NamedTuple):
 
 
 def init(config: DQNConfig, key: jax.Array) -> AgentState:
-  """Returns an agent that has learnt nothing; the key is consumed."""
+  """Initialises an agent; the key is consumed."""
   network = _network(config)
   params = network.init(key, jnp.zeros(config.num_bits))['params']
   return AgentState(params, params, _optimizer(config).init(params))
 
 
 def epsilon(config: DQNConfig, models: jax.Array) -> jax.Array:
-  """Returns ε after so many models. float32 []."""
+  """Returns ε, given the number of states seen. float32 []."""
   ends = np.cumsum(config.models)[:-1].astype(np.int32)
   place = jnp.searchsorted(ends, models, side='right')
   return jnp.asarray(config.epsilons, jnp.float32)[place]
@@ -239,17 +277,14 @@ def select_action(
   state: jax.Array,
   epsilon: jax.Array,
 ) -> jax.Array:
-  """Picks a bit to toggle: at random with probability ε, else the best.
+  """Returns an ε-greedy action. int32 [].
 
   Args:
     config: The agent's configuration.
-    params: The Q-network's.
-    key: Is consumed.
-    state: The code of one state. int32 []
-    epsilon: ε. float32 []
-
-  Returns:
-    The action. int32 []
+    params: The Q-network's parameters.
+    key: Consumed.
+    state: One state. int32 []
+    epsilon: Probability of a random action. float32 []
   """
   key_explore, key_action = jax.random.split(key)
   explore = jax.random.uniform(key_explore) < epsilon
@@ -289,6 +324,7 @@ def loss(
   target = batch.r_t + config.discount * q_t.max(axis=-1)
   q_tm1 = q_values(config, params, batch.s_tm1)
   chosen = jnp.take_along_axis(q_tm1, batch.a_tm1[:, None], axis=-1)[:, 0]
+  chex.assert_equal_shape([chosen, target])  # [B]: else they would broadcast
   return optax.huber_loss(chosen, jax.lax.stop_gradient(target)).mean()
 
 
@@ -311,34 +347,3 @@ def _network(config: DQNConfig) -> QNetwork:
 
 def _optimizer(config: DQNConfig) -> optax.GradientTransformation:
   return optax.adam(config.learning_rate)
-
-
-def _check(config: DQNConfig) -> None:
-  """Raises a ValueError for settings that cannot work."""
-  if not 1 <= len(config.epsilons) == len(config.models):
-    raise ValueError(
-      'epsilons and models must be of one length, one number of models per ε,'
-      f' got {len(config.epsilons)} and {len(config.models)}'
-    )
-  if not all(0 <= value <= 1 for value in config.epsilons):
-    raise ValueError(f'epsilons must be from 0 to 1, got {config.epsilons}')
-  positive = (
-    *('num_bits', 'batch_size', 'target_period', 'max_steps'),
-    *('episode_length', 'walkers', 'learning_rate'),
-  )
-  for name in positive:
-    if not getattr(config, name) > 0:
-      raise ValueError(f'{name} must be positive, got {getattr(config, name)}')
-  if not 0 <= config.discount < 1:
-    raise ValueError(f'discount must be from 0 to < 1, got {config.discount}')
-  if not config.batch_size <= config.replay_start <= config.replay_capacity:
-    raise ValueError(
-      'updates draw batch_size different transitions, so batch_size ≤'
-      ' min_replay ≤ replay_capacity must hold, got'
-      f' {config.batch_size}, {config.replay_start}, {config.replay_capacity}'
-    )
-  if config.walkers > config.replay_capacity:
-    raise ValueError(
-      f'{config.walkers} walkers do not fit a replay of'
-      f' {config.replay_capacity}; use fewer, or a larger replay_capacity'
-    )

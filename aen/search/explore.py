@@ -1,10 +1,9 @@
-"""How to search, and letting a strategy do so: propose → evaluate → observe.
+"""The search loop: propose → evaluate → observe.
 
-Nothing here trains or remembers: evaluators do.
+A strategy proposes states, an evaluator trains their networks, the strategy
+observes their values. Nothing here trains or stores: evaluators do.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -18,15 +17,17 @@ from aen import io as io_lib
 from aen.search import result as result_lib
 from aen.search import space as space_lib
 from aen.search import strategies
-from aen.train import child as child_lib
 from aen.train import evaluate as evaluate_lib
 from aen.train import recipe as recipe_lib
 from aen.train import score as score_lib
-from aen.train import store as store_lib
+from aen.train.store import Record
 
 RETRAIN_FACTOR = 2.5  # the paper: 4 epochs in the search, 10 afterwards
-_SEED_STRIDE = 1000  # seeds of different runs do not overlap
+_SEED_STRIDE = 1000  # searches with different seeds share no child
 _RETRAIN_SEED = 500
+# States that random, local, evolution and halving propose at once: a constant,
+# so that the path of a search depends on its configuration alone.
+_PER_ROUND = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,16 +35,17 @@ class SearchConfig:
   """How to search.
 
   Attributes:
-    recipe: How children are trained.
-    strategy: A name in `strategies.STRATEGIES`.
-    options: The strategy's own options, as pairs.
-    seed: Of everything; runs with different seeds share no child.
+    recipe: Hyperparameters of the children.
+    strategy: Name in `strategies.STRATEGIES`.
+    options: Options of the strategy, as (name, value) pairs.
+    seed: Random seed of the search; different seeds share no child.
     num_seeds: Children per network in the search.
-    top: How many of the best networks are retrained.
-    retrain_epochs: For how long; 2.5 times as long as children by default.
-    retrain_seeds: With how many seeds, each of which also divides training and
-      validation images anew: so the best are compared on more images.
-    children_per_batch: As in `child_lib.train_children`.
+    top: Number of best networks to retrain.
+    retrain_epochs: Epochs of retraining; 2.5 times the recipe's by default.
+    retrain_seeds: Children per retrained network. Each seed also splits
+      training and validation images differently.
+    children_per_batch: Children trained side by side on each device; by default
+      as measured for the backend.
   """
 
   recipe: recipe_lib.Recipe = recipe_lib.Recipe()
@@ -62,10 +64,9 @@ class SearchConfig:
     for name in ('retrain_epochs', 'children_per_batch'):
       if getattr(self, name) is not None:
         io_lib.positive(getattr(self, name), name)
-    limit = _RETRAIN_SEED
-    if max(self.num_seeds, self.retrain_seeds) > limit:
+    if max(self.num_seeds, self.retrain_seeds) > _RETRAIN_SEED:
       raise ValueError(
-        f'num_seeds and retrain_seeds must be at most {limit}, got'
+        f'num_seeds and retrain_seeds must be at most {_RETRAIN_SEED}, got'
         f' {self.num_seeds} and {self.retrain_seeds}'
       )
 
@@ -80,173 +81,120 @@ class SearchConfig:
     return range(start, start + self.retrain_seeds)
 
   def final_recipe(self) -> recipe_lib.Recipe:
-    """How the best networks are retrained."""
+    """The recipe of the retrained networks."""
     longer = math.ceil(RETRAIN_FACTOR * self.recipe.epochs)
     return dataclasses.replace(
       self.recipe, epochs=self.retrain_epochs or longer
     )
 
 
-Evaluate = Callable[
-  [Sequence[evaluate_lib.Request], int | None], list[store_lib.Record]
-]
-
-
 class Exploration(NamedTuple):
   """What a strategy has seen."""
 
-  records: dict[int, list[store_lib.Record]]  # by network
+  records: dict[int, list[Record]]  # by network
   counts: result_lib.Counts
   trace: tuple[result_lib.Step, ...]
   q_values: tuple[tuple[int, tuple[float, ...]], ...]
 
 
+def make_strategy(
+  space: space_lib.Space, config: SearchConfig
+) -> strategies.Strategy:
+  """Returns the strategy; raises if its options are wrong."""
+  options = dict(config.options)
+  if 'per_round' in strategies.option_names(config.strategy):
+    every = config.strategy == 'exhaustive'
+    options = {'per_round': len(space) if every else _PER_ROUND, **options}
+  return strategies.make(
+    config.strategy,
+    len(space.bits),
+    network_of=space.network_of,
+    epochs=config.recipe.epochs,
+    **options,
+  )
+
+
 def explore(
   space: space_lib.Space,
-  evaluate: Evaluate,
+  evaluate: evaluate_lib.Evaluate,
   config: SearchConfig,
+  strategy: strategies.Strategy | None = None,
 ) -> Exploration:
   """Lets a strategy search until it has finished, or every network is known.
 
   Args:
     space: The networks.
-    evaluate: Returns a record for every (network, seed), trained for so many
-      epochs.
-    config: Names the strategy and the seeds.
+    evaluate: Returns a record for every (network, seed) pair, trained for a
+      number of epochs.
+    config: The strategy, recipe and seeds.
+    strategy: As of `make_strategy`, which is the default.
   """
+  strategy = strategy or make_strategy(space, config)
+  # Compile what runs every round; states are donated, not copied.
+  init, finished = jax.jit(strategy.init), jax.jit(strategy.finished)
+  propose = jax.jit(strategy.propose, donate_argnums=0)
+  observe = jax.jit(strategy.observe, donate_argnums=0)
+  epsilon = strategy.epsilon and jax.jit(strategy.epsilon)
+
   criterion, seeds = config.recipe.criterion, config.seeds()
-  network_of = np.asarray(space.network_of)
-  strategy = _compiled(make_strategy(space, config))
-  records = by_network(evaluate, baselines(space), seeds, config.recipe.epochs)
-  baseline = value(records[int(network_of[0])], criterion)
-  state = strategy.init(jax.random.key(config.seed), baseline)
-  trace = []
-  while _unfinished(space, records, config) and not strategy.finished(state):
-    epsilon = strategy.epsilon and float(strategy.epsilon(state))
-    state, proposal = strategy.propose(state)
-    asked = [int(s) for s in proposal.states]
-    used = [s for s in asked if s != strategies.NO_STATE]
-    epochs = int(np.max(proposal.epochs))  # a round has one length
+  network_of, epochs = space.network_of, config.recipe.epochs
+  records = by_network(evaluate, space.baselines(), seeds, epochs)
+  baseline = score_lib.value(records[int(network_of[0])], criterion)
+  state = init(jax.random.key(config.seed), baseline)
+  trace: list[result_lib.Step] = []
+
+  def trained(network: int) -> int:
+    """Returns for how many epochs a network has been trained."""
+    return records[network][0].epochs if network in records else 0
+
+  while any(
+    trained(network) < epochs for network in range(len(space))
+  ) and not finished(state):
+    now = None if epsilon is None else float(epsilon(state))
+    state, proposal = propose(state)
+    proposed = [int(s) for s in proposal.states]
+    used = [s for s in proposed if s != strategies.NO_STATE]
+    length = int(np.max(proposal.epochs))  # the same for all of a round
     networks = [int(network_of[s]) for s in used]
-    unknown = [n for n in networks if _epochs(records.get(n)) < epochs]
-    records |= by_network(evaluate, unknown, seeds, epochs)
-    worth = {
-      s: value(records[int(network_of[s])], criterion, epochs) for s in used
+    missing = [n for n in networks if trained(n) < length]
+    records |= by_network(evaluate, missing, seeds, length)
+    values = {
+      s: score_lib.value(records[n], criterion, length)
+      for s, n in zip(used, networks, strict=True)
     }
-    values = np.array([worth.get(s, 0.0) for s in asked], np.float32)
-    state = strategy.observe(state, proposal, values)
-    trace += [result_lib.Step(s, worth[s], epsilon) for s in used]
+    state = observe(
+      state,
+      proposal,
+      np.array([values.get(s, 0.0) for s in proposed], np.float32),
+    )
+    trace += [result_lib.Step(s, values[s], now) for s in used]
+  q_values: tuple[Any, ...] = ()
+  if strategy.q_values is not None and trace:
+    best = max(trace, key=lambda step: step.value).state
+    rows = strategy.q_values(state, np.array([0, best], np.int32))
+    q_values = tuple(
+      (s, tuple(map(float, row)))
+      for s, row in zip((0, best), rows, strict=True)
+    )
   counts = result_lib.Counts(
     steps=int(state.counts.steps),
     states=int(state.counts.states),
     networks=len(records),
   )
-  opinions = _opinions(strategy, state, trace)
-  return Exploration(records, counts, tuple(trace), opinions)
-
-
-def make_strategy(
-  space: space_lib.Space, config: SearchConfig
-) -> strategies.Strategy:
-  """Returns the strategy, or says what is wrong with its options."""
-  return strategies.make(
-    config.strategy,
-    len(space.bits),
-    network_of=np.asarray(space.network_of),
-    epochs=config.recipe.epochs,
-    **{**_per_round(space, config), **dict(config.options)},
-  )
-
-
-def _compiled(strategy: strategies.Strategy) -> strategies.Strategy:
-  """Compiles what runs every round; states are handed on, not copied."""
-  return strategy._replace(
-    init=jax.jit(strategy.init),
-    propose=jax.jit(strategy.propose, donate_argnums=0),
-    observe=jax.jit(strategy.observe, donate_argnums=0),
-    finished=jax.jit(strategy.finished),
-    epsilon=strategy.epsilon and jax.jit(strategy.epsilon),
-  )
-
-
-def _per_round(space: space_lib.Space, config: SearchConfig) -> dict[str, int]:
-  """Returns how many states fill a batch, where that is no choice of method."""
-  if config.strategy == 'exhaustive':
-    return {'per_round': len(space)}
-  if config.strategy == 'dqn':  # walkers share what they learn
-    return {}
-  devices = jax.devices()
-  batch = config.children_per_batch or child_lib.default_batch(devices[0])
-  return {'per_round': max(1, batch * len(devices) // config.num_seeds)}
-
-
-def _opinions(
-  strategy: strategies.Strategy, state: Any, trace: Sequence[result_lib.Step]
-) -> tuple[tuple[int, tuple[float, ...]], ...]:
-  """Returns what an agent thinks of the empty and of the best state."""
-  if strategy.q_values is None or not trace:
-    return ()
-  states = [0, max(trace, key=lambda step: step.value).state]
-  values = np.asarray(strategy.q_values(state, np.array(states, np.int32)))
-  return tuple(
-    (s, tuple(float(value) for value in row))
-    for s, row in zip(states, values, strict=True)
-  )
-
-
-def _unfinished(
-  space: space_lib.Space,
-  records: Mapping[int, Sequence[store_lib.Record]],
-  config: SearchConfig,
-) -> bool:
-  """Whether any network is yet to be trained in full."""
-  full = [_epochs(found) == config.recipe.epochs for found in records.values()]
-  return sum(full) < len(space)
-
-
-def _epochs(records: Sequence[store_lib.Record] | None) -> int:
-  """Returns for how long a network has been trained."""
-  return len(records[0].validation_accuracy) if records else 0
+  return Exploration(records, counts, tuple(trace), q_values)
 
 
 def by_network(
-  evaluate: Evaluate,
+  evaluate: evaluate_lib.Evaluate,
   networks: Sequence[int],
   seeds: Sequence[int],
   epochs: int | None = None,
-) -> dict[int, list[store_lib.Record]]:
+) -> dict[int, list[Record]]:
   """Returns the records of networks, each with every seed."""
-  networks = list(dict.fromkeys(networks))
-  requests = [(network, seed) for network in networks for seed in seeds]
-  flat = evaluate(requests, epochs)
-  count = len(seeds)
-  return {
-    network: flat[i * count : (i + 1) * count]
-    for i, network in enumerate(networks)
-  }
-
-
-def value(
-  records: Sequence[store_lib.Record], criterion: str, epochs: int | None = None
-) -> float:
-  """Returns what a strategy is told about a network's first epochs."""
-  seen = [
-    dataclasses.replace(
-      record,
-      validation_accuracy=record.validation_accuracy[:epochs],
-      validation_loss=record.validation_loss[:epochs],
-    )
-    for record in records
-  ]
-  return score_lib.Score.of(seen, criterion, num_images=1).value
-
-
-def baselines(space: space_lib.Space) -> list[int]:
-  """Returns the networks that others are compared with, 0 first."""
-  return sorted({space.baseline(network) for network in range(len(space))})
-
-
-def total(space: space_lib.Space, config: SearchConfig) -> int | None:
-  """The number of children, where it is known beforehand."""
-  exhaustive = config.strategy == 'exhaustive'
-  return len(space) * config.num_seeds if exhaustive else None
+  requests = [(n, seed) for n in dict.fromkeys(networks) for seed in seeds]
+  found: dict[int, list[Record]] = {}
+  for (network, _), record in zip(
+    requests, evaluate(requests, epochs), strict=True
+  ):
+    found.setdefault(network, []).append(record)
+  return found

@@ -1,12 +1,10 @@
 """Group CNNs, by their symmetries, augmentations and size.
 
-Legend: S symmetries, K = S + 7 bits, 2^K states, R networks, of L groups.
+Legend: S symmetries, K = S + 7 bits, 2^K states, R networks.
 """
 
-from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import functools
 import hashlib
 from typing import Any
 
@@ -15,23 +13,20 @@ import jax.numpy as jnp
 import numpy as np
 from typing_extensions import override
 
+from aen.groups import point_group
 from aen.groups import symmetries as symmetries_lib
-from aen.groups.lattice import Lattice
-from aen.groups.lattice import lattice
 from aen.nn import convert
 from aen.nn.group_cnn import GroupCNN
 from aen.search import space as space_lib
-from aen.train import child as child_lib
 from aen.train.augment import augmentation_mask
 from aen.train.augment import AUGMENTATIONS
+from aen.train.child import ChildInputs
 
 POINT_SYMMETRIES = ('rotation', 'horizontal_flip', 'vertical_flip')
 SMALL, LARGE = 'small', 'large'
 WIDTHS = {SMALL: 1.0, LARGE: 1.5}
 _OTHER_BITS = (*AUGMENTATIONS, LARGE)
-# Some grid that tells all turns and reflections apart.
-_GRID = (6, 6)
-# From this side on convolutions without padding leave 3×3 features or more.
+# From this side on, convolutions without padding leave 3×3 features or more.
 _UNPADDED_SIDE = 24
 
 
@@ -43,54 +38,19 @@ class GCNNSpace(space_lib.Space):
   whose symmetries generate the same group are the same network.
 
   Attributes:
-    groups: What symmetries generate which group.
+    groups: The group of every set of symmetries, [2^S].
     template: The small network with all symmetries of the table.
-    image_shape: (H, W) or (H, W, C).
   """
 
-  groups: Lattice
-  template: GroupCNN
-  image_shape: tuple[int, ...]
   helper = 'symmetry or augmentation'
-  lattice = None
 
-  @property
-  @override
-  def symmetries(self) -> tuple[symmetries_lib.Symmetry, ...]:
-    return self.groups.symmetries
-
-  @property
-  @override
-  def bits(self) -> tuple[str, ...]:
-    return (*(s.name for s in self.symmetries), *_OTHER_BITS)
-
-  @functools.cached_property
-  @override
-  def network_of(self) -> np.ndarray:
-    others = np.arange(2 ** len(_OTHER_BITS), dtype=np.int32)[:, None]
-    return (self.groups.network_of + len(self.groups) * others).ravel()
-
-  @functools.cached_property
-  @override
-  def shortest_states(self) -> np.ndarray:
-    others = np.arange(2 ** len(_OTHER_BITS), dtype=np.int32)[:, None]
-    shifted = others << len(self.symmetries)
-    return (self.groups.shortest_states + shifted).ravel()
+  groups: tuple[point_group.Group, ...]
+  template: GroupCNN
 
   @override
   def names(self, network: int) -> tuple[str, ...]:
-    names = self._on(int(self.shortest_states[network]))
+    names = self.table.names(network)
     return names if LARGE in names else (*names, SMALL)
-
-  @override
-  def implied(self, network: int) -> tuple[str, ...]:
-    closure = self._on(
-      int(self.groups.implied_states[network % len(self.groups)])
-    )
-    return tuple(n for n in closure if n not in self.names(network))
-
-  def _on(self, state: int) -> tuple[str, ...]:
-    return tuple(name for k, name in enumerate(self.bits) if state >> k & 1)
 
   @override
   def model(self, network: int) -> GroupCNN:
@@ -117,28 +77,21 @@ class GCNNSpace(space_lib.Space):
   @override
   def program(self, network: int) -> GroupCNN:
     """Returns one for all groups of an order, which have the same shapes."""
-    order = self._orders[network % len(self.groups)]
-    first = self.model(self._orders.index(order))
-    return first.clone(width=self.model(network).width)
-
-  @functools.cached_property
-  def _orders(self) -> list[int]:
-    groups = range(len(self.groups))
-    return [self.model(group).group().order for group in groups]
+    model = self.model(network)
+    order = model.group().order
+    state = [group.order for group in self.groups].index(order)
+    first = self.model(int(self.network_of[state]))
+    return first.clone(width=model.width)
 
   @override
-  def inputs(self, network: int) -> Mapping[str, Any]:
-    mask = augmentation_mask(self._augmentations(network))
-    shared = convert.sharing_variables(self.model(network))
-    return {**shared, child_lib.AUGMENTATION: mask}
+  def inputs(self, network: int) -> ChildInputs:
+    return ChildInputs(
+      convert.sharing_variables(self.model(network)),
+      augmentation_mask(self._augmentations(network)),
+    )
 
   def _augmentations(self, network: int) -> list[str]:
     return [name for name in self.names(network) if name in AUGMENTATIONS]
-
-  @override
-  def unpad(self, network: int, params: Any) -> Any:
-    del network
-    return params
 
   @override
   def spec(self) -> dict[str, Any]:
@@ -154,7 +107,7 @@ class GCNNSpace(space_lib.Space):
 
   @override
   def baseline(self, network: int) -> int:
-    """Returns the plain CNN of the same size."""
+    """Returns the CNN without symmetry of the same size."""
     return self.network({LARGE} & set(self.names(network)))
 
 
@@ -171,15 +124,15 @@ def gcnn_space(
   Args:
     image_shape: (H, W), or (H, W, C) for colour.
     num_classes: The number of logits.
-    symmetries: Turns and reflections; by default the quarter turn and both
+    symmetries: Rotations and reflections; by default rotation by 90° and both
       flips, if they can act on the images.
     head: 'dense' (the paper's) or 'invariant'.
-    padding: 'VALID' (the paper's) or 'SAME'; by default 'SAME' for images of
-      less than 24 points a side, of which 'VALID' leaves next to nothing.
+    padding: 'VALID' (the paper's) or 'SAME'; by default 'SAME' for images with
+      a side below 24, of which 'VALID' leaves almost nothing.
   """
   image_shape = tuple(image_shape)
   if symmetries is None:
-    symmetries = space_lib.default_table([image_shape[:2]], POINT_SYMMETRIES)
+    symmetries = space_lib.applicable([image_shape[:2]], POINT_SYMMETRIES)
   if padding is None:
     small = min(image_shape[:2]) < _UNPADDED_SIDE
     padding = 'SAME' if small else 'VALID'
@@ -190,12 +143,26 @@ def gcnn_space(
     in_shape=image_shape,
     padding=padding,
   )
-  _check_acts(template, image_shape)
-  groups = lattice(template.symmetries, (_GRID, _GRID))
-  return GCNNSpace(groups, template, image_shape)
-
-
-def _check_acts(model: GroupCNN, image_shape: tuple[int, ...]) -> None:
-  """Raises if a network cannot be made for such images."""
+  # Raises if no network can be made for such images.
   images = jnp.zeros((1, *image_shape))
-  jax.eval_shape(model.init, jax.random.key(0), images)
+  jax.eval_shape(template.init, jax.random.key(0), images)
+  table = template.symmetries
+  groups = tuple(
+    point_group.group([s for k, s in enumerate(table) if state >> k & 1])
+    for state in range(2 ** len(table))
+  )
+  numbers = {group: n for n, group in enumerate(dict.fromkeys(groups))}
+  network_of = [
+    numbers[group] + len(numbers) * other
+    for other in range(2 ** len(_OTHER_BITS))
+    for group in groups
+  ]
+  bits = (*(s.name for s in table), *_OTHER_BITS)
+  return GCNNSpace(
+    table=space_lib.Table(bits, np.array(network_of, np.int32)),
+    symmetries=table,
+    image_shape=image_shape,
+    lattice=None,
+    groups=groups,
+    template=template,
+  )

@@ -1,13 +1,14 @@
-"""What every network of a lattice is worth: the ground truth for searches.
+"""Landscapes: the value of every network of a space, the truth for searches.
 
-A landscape is the table of all networks, each trained with several seeds, every
-epoch's accuracy kept, validation and test apart. With it a search is a lookup,
-so that strategies can be compared with error bars.
+All networks are trained with several seeds; the accuracies of all epochs are
+kept, validation and test apart. With a landscape a search is a lookup, so
+strategies can be compared with error bars.
 
 Legend: K symmetries, 2^K states, R networks, S seeds, E epochs.
 """
 
 from collections.abc import Iterable
+from collections.abc import Sequence
 import dataclasses
 import functools
 import hashlib
@@ -16,28 +17,29 @@ from typing import Any
 import numpy as np
 
 from aen import io as io_lib
+from aen.data import dataset as dataset_lib
+from aen.search import mlp_space
+from aen.search import space as space_lib
+from aen.train import evaluate as evaluate_lib
+from aen.train import recipe as recipe_lib
+from aen.train import store as store_lib
 
 _VERSION = 'aen landscape 1'
 _CHECKSUM = 'sha256'
-_DTYPES = {
-  'name': np.str_,
-  'symmetries': np.str_,
-  'network_of': np.int32,
-  'shortest_states': np.int32,
-  'implied_states': np.int32,
-  'weights': np.int32,
-  'seeds': np.int64,
-  'validation': np.float32,
-  'test': np.float32,
-  'seconds': np.float32,
-}
-# Files, and their checksums, keep the names of the first version.
+# What a file holds, in the order of its checksum: name -> attribute and dtype.
 _STORED = {
-  'network_of': 'index',
-  'shortest_states': 'representatives',
-  'implied_states': 'closures',
+  'name': ('name', np.str_),
+  'symmetries': ('symmetries', np.str_),
+  'index': ('network_of', np.int32),
+  'representatives': ('shortest_states', np.int32),
+  'closures': ('implied_states', np.int32),
+  'weights': ('weights', np.int32),
+  'seeds': ('seeds', np.int64),
+  'validation': ('validation', np.float32),
+  'test': ('test', np.float32),
+  'seconds': ('seconds', np.float32),
 }
-# What landscapes in one file differ in; the rest they have in common.
+# What differs between the landscapes of one file.
 _OWN = ('name', 'validation', 'test', 'seconds')
 
 
@@ -46,23 +48,19 @@ class Landscape:
   """The accuracy of every network, in every epoch, with every seed.
 
   Attributes:
-    name: What the networks were trained on, such as 'g_mnist/aug5'.
+    name: The data set, such as 'g_mnist/aug5'.
     symmetries: The names of the table's symmetries. K of str
     network_of: The network of every state, as in `aen.Lattice`. int32 [2^K]
-    shortest_states: Each network's shortest state. int32 [R]
-    implied_states: All symmetries that each network respects. int32 [R]
     weights: The number of free weights of each network. int32 [R]
     seeds: The seeds. int64 [S]
     validation: Validation accuracy after each epoch, 0 to 1. float32 [R, S, E]
     test: Test accuracy after each epoch, 0 to 1. float32 [R, S, E]
-    seconds: Time to train. float32 [R, S]
+    seconds: Training time. float32 [R, S]
   """
 
   name: str
   symmetries: tuple[str, ...]
   network_of: np.ndarray
-  shortest_states: np.ndarray
-  implied_states: np.ndarray
   weights: np.ndarray
   seeds: np.ndarray
   validation: np.ndarray
@@ -73,15 +71,16 @@ class Landscape:
     object.__setattr__(self, 'name', str(self.name))
     names = tuple(str(name) for name in self.symmetries)
     object.__setattr__(self, 'symmetries', names)
-    for field, dtype in _DTYPES.items():
-      if field not in ('name', 'symmetries'):
-        array: np.ndarray = np.asarray(getattr(self, field)).astype(dtype)
-        array.flags.writeable = False
-        object.__setattr__(self, field, array)
+    dtypes = dict(_STORED.values())
+    for field in dataclasses.fields(self)[2:]:
+      value = np.asarray(getattr(self, field.name))
+      array: np.ndarray = value.astype(dtypes[field.name])
+      array.flags.writeable = False
+      object.__setattr__(self, field.name, array)
     _check(self)
 
   def __len__(self) -> int:
-    return len(self.shortest_states)
+    return len(self.weights)
 
   def __repr__(self) -> str:
     return (
@@ -90,17 +89,27 @@ class Landscape:
       f' {self.validation.shape[-1]} epochs)'
     )
 
+  @functools.cached_property
+  def _states(self) -> space_lib.Table:
+    return space_lib.Table(self.symmetries, self.network_of)
+
+  @property
+  def shortest_states(self) -> np.ndarray:
+    """Each network's shortest state. int32 [R]."""
+    return self._states.shortest_states
+
+  @property
+  def implied_states(self) -> np.ndarray:
+    """All symmetries of each network, as a state. int32 [R]."""
+    return self._states.implied_states
+
   def names(self, network: int) -> tuple[str, ...]:
     """Returns the shortest names of a network."""
-    state = int(self.shortest_states[network])
-    return tuple(
-      name for k, name in enumerate(self.symmetries) if state >> k & 1
-    )
+    return self._states.names(network)
 
   def network(self, names: Iterable[str]) -> int:
     """Returns the network that has the given symmetries."""
-    state = sum(1 << self.symmetries.index(name) for name in set(names))
-    return int(self.network_of[state])
+    return self._states.network(names)
 
   def table(self, seed: int) -> np.ndarray:
     """Returns the best validation accuracy within the first e epochs.
@@ -115,7 +124,7 @@ class Landscape:
     return np.maximum.accumulate(self.validation[:, seed], axis=-1)
 
   def values(self, part: str = 'test') -> np.ndarray:
-    """Returns what each network is truly worth: its mean over seeds.
+    """Returns the true value of each network: its mean over seeds.
 
     Args:
       part: 'validation' or 'test'; in either case the accuracy of the epoch
@@ -132,88 +141,142 @@ class Landscape:
 
   @functools.cached_property
   def fingerprint(self) -> str:
-    """A name for exactly these numbers, the same on every machine."""
+    """A fingerprint of these numbers, the same on every machine."""
     return _checksum(_as_arrays(self))
 
   def save(self, path: io_lib.PathLike) -> None:
-    """Writes one .npz file with a checksum, all of it or nothing.
+    """Writes one .npz file with a checksum, atomically.
 
     Args:
-      path: Where to; the ending .npz is not added for you.
+      path: The file; the ending .npz is not added.
     """
-    arrays: dict[str, Any] = _as_arrays(self)
-    arrays |= {_CHECKSUM: np.array(self.fingerprint)}
-    with io_lib.written_whole(path) as file:
-      np.savez_compressed(file, **_as_stored(arrays))
+    _write(path, _as_arrays(self) | {_CHECKSUM: np.array(self.fingerprint)})
+
+
+def train_landscape(
+  data: dataset_lib.Dataset,
+  space: mlp_space.MLPSpace,
+  recipe: recipe_lib.Recipe,
+  seeds: Sequence[int],
+  run_dir: io_lib.PathLike,
+  children_per_batch: int | None = None,
+) -> Landscape:
+  """Trains every network of a space with every seed.
+
+  Args:
+    data: The images; validation and test accuracy are measured every epoch.
+    space: The networks.
+    recipe: The hyperparameters.
+    seeds: The seeds of the children.
+    run_dir: Keeps the store, so that the same call resumes an interrupted one;
+      landscapes made in one directory share their children.
+    children_per_batch: As in `train_children`.
+
+  Returns:
+    The landscape.
+  """
+  seeds, networks = list(seeds), range(len(space))
+  requests = [(network, seed) for seed in seeds for network in networks]
+  run_dir = io_lib.open_run(run_dir, {'space': space.spec()})
+  with (
+    store_lib.Results(run_dir / 'results.sqlite') as store,
+    evaluate_lib.ProgressBar('landscape', len(requests)) as bar,
+  ):
+    evaluate = evaluate_lib.make_evaluator(
+      data,
+      measure_test=True,
+      space=space,
+      recipe=recipe,
+      store=store,
+      children_per_batch=children_per_batch,
+      on_trained=bar,
+    )
+    records = evaluate(requests)
+
+  def field(name: str) -> np.ndarray:
+    """Returns a field of all records, [R, S, ...]."""
+    values = np.array([getattr(record, name) for record in records])
+    by_seed = values.reshape(len(seeds), len(networks), *values.shape[1:])
+    return np.swapaxes(by_seed, 0, 1)
+
+  return Landscape(
+    name=data.name,
+    symmetries=space.bits,
+    network_of=space.network_of,
+    weights=np.array([space.num_weights(network) for network in networks]),
+    seeds=np.array(seeds),
+    validation=field('validation_accuracy'),
+    test=field('test_accuracy'),
+    seconds=field('seconds'),
+  )
 
 
 def load(path: io_lib.PathLike) -> Landscape:
   """Reads a landscape; a damaged or foreign file is a `ValueError`."""
-  arrays = _read(path)
-  checksum = str(arrays.pop(_CHECKSUM))
-  if checksum != _checksum(arrays):
-    raise _damaged(path, 'its checksum does not match')
-  return Landscape(**arrays)
+  return _restore(path, _read(path))
 
 
 def save_all(path: io_lib.PathLike, landscapes: Iterable[Landscape]) -> None:
   """Writes landscapes of the same networks and seeds into one .npz file."""
   landscapes = list(landscapes)
   stored = [_as_arrays(landscape) for landscape in landscapes]
-  for field in _DTYPES.keys() - set(_OWN):
+  for name in _STORED.keys() - set(_OWN):
     for landscape, arrays in zip(landscapes, stored, strict=True):
-      if not np.array_equal(arrays[field], stored[0][field]):
+      if not np.array_equal(arrays[name], stored[0][name]):
         raise ValueError(
-          f'landscapes in one file must have the same {field}, but those of'
-          f' {landscapes[0].name!r} and {landscape.name!r} differ; write them'
-          ' into files of their own'
+          f'landscapes in one file must have the same {_STORED[name][0]}, but'
+          f' those of {landscapes[0].name!r} and {landscape.name!r} differ;'
+          ' write them into files of their own'
         )
-  together: dict[str, Any] = dict(stored[0])
-  together |= {field: np.stack([s[field] for s in stored]) for field in _OWN}
+  together = stored[0] | {n: np.stack([s[n] for s in stored]) for n in _OWN}
   together[_CHECKSUM] = np.array([each.fingerprint for each in landscapes])
-  with io_lib.written_whole(path) as file:
-    np.savez_compressed(file, **_as_stored(together))
+  _write(path, together)
 
 
 def load_all(path: io_lib.PathLike) -> dict[str, Landscape]:
   """Reads what `save_all` wrote, by name."""
   together = _read(path)
-  found = {}
-  for i, checksum in enumerate(np.atleast_1d(together.pop(_CHECKSUM))):
-    arrays = together | {field: together[field][i] for field in _OWN}
-    if checksum != _checksum(arrays):
-      raise _damaged(path, f'the checksum of number {i + 1} does not match')
-    found[str(arrays['name'])] = Landscape(**arrays)
-  return found
+  found = [
+    _restore(path, together | {n: together[n][i] for n in (*_OWN, _CHECKSUM)})
+    for i in range(len(together[_CHECKSUM]))
+  ]
+  return {landscape.name: landscape for landscape in found}
+
+
+def _write(path: io_lib.PathLike, arrays: dict[str, Any]) -> None:
+  with io_lib.written_whole(path) as file:
+    np.savez_compressed(file, **arrays)
 
 
 def _read(path: io_lib.PathLike) -> dict[str, Any]:
   try:
     with np.load(path, allow_pickle=False) as stored:
-      return {
-        name: stored[_STORED.get(name, name)] for name in (*_DTYPES, _CHECKSUM)
-      }
+      return {name: stored[name] for name in (*_STORED, _CHECKSUM)}
   except (FileNotFoundError, PermissionError, IsADirectoryError):
     raise
   except Exception as error:  # zipfile raises nearly anything
     raise _damaged(path, error) from error
 
 
-def _as_arrays(landscape: Landscape) -> dict[str, np.ndarray]:
+def _restore(path: io_lib.PathLike, arrays: dict[str, Any]) -> Landscape:
+  if str(arrays[_CHECKSUM]) != _checksum(arrays):
+    raise _damaged(path, f'the checksum does not match: {arrays["name"]}')
+  fields = {attribute: arrays[n] for n, (attribute, _) in _STORED.items()}
+  names = [field.name for field in dataclasses.fields(Landscape)]
+  return Landscape(**{name: fields[name] for name in names})
+
+
+def _as_arrays(landscape: Landscape) -> dict[str, Any]:
   return {
-    name: np.asarray(getattr(landscape, name), dtype)
-    for name, dtype in _DTYPES.items()
+    name: np.asarray(getattr(landscape, attribute), dtype)
+    for name, (attribute, dtype) in _STORED.items()
   }
-
-
-def _as_stored(arrays: dict[str, Any]) -> dict[str, Any]:
-  return {_STORED.get(name, name): array for name, array in arrays.items()}
 
 
 def _checksum(arrays: dict[str, np.ndarray]) -> str:
   digest = hashlib.sha256(_VERSION.encode())
-  for name in _DTYPES:
-    array, name = arrays[name], _STORED.get(name, name)
+  for name in _STORED:
+    array = arrays[name]
     if array.dtype.kind == 'U':
       digest.update(repr((name, array.tolist())).encode())
     else:
@@ -232,16 +295,13 @@ def _damaged(path: io_lib.PathLike, why: object) -> ValueError:
 
 def _check(landscape: Landscape) -> None:
   """Raises a ValueError unless all shapes and ranges fit together."""
-  networks, seeds = len(landscape.shortest_states), len(landscape.seeds)
+  networks, seeds = len(landscape.weights), len(landscape.seeds)
   num_states = 2 ** len(landscape.symmetries)
   epochs = (
     np.shape(landscape.validation)[-1] if landscape.validation.ndim else 0
   )
   expected = {
     'network_of': (num_states,),
-    'shortest_states': (networks,),
-    'implied_states': (networks,),
-    'weights': (networks,),
     'validation': (networks, seeds, epochs),
     'test': (networks, seeds, epochs),
     'seconds': (networks, seeds),

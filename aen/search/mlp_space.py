@@ -3,32 +3,31 @@
 Legend: K bits, 2^K states, R networks.
 """
 
-from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import hashlib
 import math
 from typing import Any
 
-import jax
-import numpy as np
 from typing_extensions import override
 
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.lattice import Lattice
 from aen.groups.lattice import lattice
+from aen.groups.sharing import Sharing
 from aen.nn import convert
 from aen.nn import dense as dense_lib
 from aen.nn import mlp as mlp_lib
 from aen.search import space as space_lib
+from aen.train.child import ChildInputs
 
-# Large kernels are padded to the full size divided by one of these, so that all
-# networks of a table are few programs; small ones to the full size, because
+# Kernels are padded to the full size divided by one of these, so that all
+# networks of a table need few programs; small kernels to the full size, because
 # compiling another program takes longer than it saves.
 _PADDING = (1, 4, 32)
 _LARGE = 2**18
-_SMALL_SIDE = 16  # hidden grids of smaller images are as large as they are
-_FEW_POINTS = 100  # hidden grids with fewer get channels,
+_SMALL_SIDE = 16  # up to which hidden grids are as large as the images
+_FEW_POINTS = 100  # smaller hidden grids get channels,
 _FULL_WIDTH = 400  # up to the paper's number of hidden units
 
 
@@ -37,51 +36,18 @@ class MLPSpace(space_lib.Space):
   """All `EquivariantMLP`s that a table of symmetries can make.
 
   Attributes:
-    lattice: The networks.
     template: The network with all symmetries of the table.
-    image_shape: (H, W) or (H, W, C).
   """
+
+  helper = 'symmetry'
 
   lattice: Lattice
   template: mlp_lib.EquivariantMLP
-  image_shape: tuple[int, ...]
-  helper = 'symmetry'
-
-  @property
-  @override
-  def symmetries(self) -> tuple[symmetries_lib.Symmetry, ...]:
-    return self.lattice.symmetries
-
-  @property
-  @override
-  def bits(self) -> tuple[str, ...]:
-    return tuple(s.name for s in self.lattice.symmetries)
-
-  @property
-  @override
-  def network_of(self) -> np.ndarray:
-    return self.lattice.network_of
-
-  @property
-  @override
-  def shortest_states(self) -> np.ndarray:
-    return self.lattice.shortest_states
-
-  @override
-  def names(self, network: int) -> tuple[str, ...]:
-    return self.lattice.names(int(self.shortest_states[network]))
-
-  @override
-  def implied(self, network: int) -> tuple[str, ...]:
-    closure = self.lattice.names(int(self.lattice.implied_states[network]))
-    return tuple(n for n in closure if n not in self.names(network))
 
   @override
   def model(self, network: int) -> mlp_lib.EquivariantMLP:
-    state = int(self.shortest_states[network])
-    chosen = tuple(
-      s for k, s in enumerate(self.lattice.symmetries) if state >> k & 1
-    )
+    names = self.names(network)
+    chosen = tuple(s for s in self.symmetries if s.name in names)
     return self.template.clone(symmetries=chosen)
 
   @override
@@ -95,9 +61,8 @@ class MLPSpace(space_lib.Space):
     digest = hashlib.sha256(
       repr((model.num_classes, model.head, model.features)).encode()
     )
-    for layer in model.sublayers().values():
-      if isinstance(layer, dense_lib.EquivariantDense):
-        digest.update(layer.sharing().key.encode())
+    for sharing in _sharings(model).values():
+      digest.update(sharing.key.encode())
     return digest.hexdigest()
 
   @override
@@ -113,26 +78,21 @@ class MLPSpace(space_lib.Space):
     return self.template.clone(max_weights=tuple(sizes))
 
   @override
-  def inputs(self, network: int) -> Mapping[str, Any]:
-    return convert.sharing_variables(self.model(network))
+  def inputs(self, network: int) -> ChildInputs:
+    return ChildInputs(convert.sharing_variables(self.model(network)))
 
   @override
   def unpad(self, network: int, params: Any) -> Any:
-    shared = {
-      name: layer.sharing()
-      for name, layer in self.model(network).sublayers().items()
-      if isinstance(layer, dense_lib.EquivariantDense)
-    }
-
-    def cut(name: str, layer: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-      if name not in shared:
-        return dict(layer)
-      return {
-        'kernel': layer['kernel'][: shared[name].num_weights],
-        'bias': layer['bias'][: shared[name].num_biases],
+    sharings = _sharings(self.model(network))
+    return {
+      name: {
+        'kernel': layer['kernel'][: sharings[name].num_weights],
+        'bias': layer['bias'][: sharings[name].num_biases],
       }
-
-    return {name: cut(name, layer) for name, layer in params.items()}
+      if name in sharings
+      else dict(layer)
+      for name, layer in params.items()
+    }
 
   @override
   def spec(self) -> dict[str, Any]:
@@ -146,6 +106,15 @@ class MLPSpace(space_lib.Space):
       'features': template.features,
       'head': template.head,
     }
+
+
+def _sharings(model: mlp_lib.EquivariantMLP) -> dict[str, Sharing]:
+  """Returns the sharing of each equivariant layer, by name."""
+  return {
+    name: layer.sharing()
+    for name, layer in model.sublayers().items()
+    if isinstance(layer, dense_lib.EquivariantDense)
+  }
 
 
 def mlp_space(
@@ -166,8 +135,8 @@ def mlp_space(
       grids.
     hidden_shapes: The grids of the hidden layers; by default two that have the
       images' symmetries, (20, 20) for images of 28×28.
-    features: Channels at each hidden point. By default none for grey images,
-      one for colour images, and enough for a fair size on small grids.
+    features: Channels at each hidden point. By default no channel axis for grey
+      images, one channel for colour images, and more on small grids.
     head: 'dense' or 'invariant'.
   """
   grid = tuple(image_shape[:2])
@@ -175,29 +144,38 @@ def mlp_space(
     hidden_shapes = (tuple(hidden_side(side) for side in grid),) * 2
   grids = (grid, *hidden_shapes)
   if symmetries is None:
-    symmetries = space_lib.default_table(grids)
+    symmetries = space_lib.applicable(grids)
   if features is None:
     features = _default_features(image_shape, hidden_shapes)
-  table = symmetries_lib.as_symmetries(symmetries)
+  symmetries = symmetries_lib.as_symmetries(symmetries)
   template = mlp_lib.EquivariantMLP(
-    table,
+    symmetries,
     num_classes=num_classes,
     in_shape=grid,
     hidden_shapes=hidden_shapes,
     features=features,
     head=head,
   )
-  return MLPSpace(lattice(table, grids), template, tuple(image_shape))
+  networks = lattice(symmetries, grids)
+  return MLPSpace(
+    table=space_lib.Table(
+      tuple(s.name for s in symmetries), networks.network_of
+    ),
+    symmetries=symmetries,
+    image_shape=tuple(image_shape),
+    lattice=networks,
+    template=template,
+  )
 
 
 def hidden_side(side: int) -> int:
   """Returns the side of a hidden grid.
 
-  Small images keep theirs: then every symmetry acts on hidden points as it does
-  on pixels. (Steps of four round 16 points come back after 4, round 12 points
-  after 3: between such grids a network equivariant to both must forget where
-  along the line anything is.) Larger ones get 5/7 of it, as in the paper, odd
-  sides staying odd, even ones even, and multiples of four such.
+  Up to 16 it is the image's side, so that every symmetry acts on hidden points
+  as it does on pixels. (Translation by four has order 4 on 16 points and order
+  3 on 12: a layer between such grids is invariant to it.) Beyond, it is 5/7 of
+  the image's side, as in the paper, rounded so that odd sides stay odd, even
+  sides even, and multiples of four multiples of four.
 
   >>> [hidden_side(side) for side in (3, 8, 15, 16, 28, 32)]
   [3, 8, 15, 16, 20, 24]

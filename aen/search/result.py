@@ -1,9 +1,10 @@
-"""What a search found: the ranking, the best network, and what it gains.
+"""The result of a search: the ranking, the best network, and its gain.
 
 Legend: N images.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import csv
@@ -36,10 +37,10 @@ class Ranked:
   Attributes:
     network: Its number in the space.
     symmetries: Its shortest names.
-    implied: What comes with those.
-    num_weights: Its free weights.
-    search: What it reached in the search.
-    retrained: What it reached when trained longer, if it was among the best.
+    implied: The names that come with those.
+    num_weights: The number of free weights.
+    search: Its score in the search.
+    retrained: Its score after retraining, if it was among the best.
   """
 
   network: int
@@ -51,21 +52,8 @@ class Ranked:
 
   @property
   def name(self) -> str:
-    """The network in words."""
+    """The names as one phrase."""
     return in_words(self.symmetries)
-
-  @classmethod
-  def from_json(cls, stored: Mapping[str, Any]) -> 'Ranked':
-    """Returns what result.json holds of one network."""
-    again = stored['retrained']
-    return cls(
-      network=stored['network'],
-      symmetries=tuple(stored['symmetries']),
-      implied=tuple(stored['implied']),
-      num_weights=stored['num_weights'],
-      search=score_lib.Score(**stored['search']),
-      retrained=score_lib.Score(**again) if again else None,
-    )
 
 
 def in_words(symmetries: Sequence[str]) -> str:
@@ -75,19 +63,18 @@ def in_words(symmetries: Sequence[str]) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Best:
-  """The network that the search chose, trained.
+  """The chosen network, trained.
 
   Attributes:
-    symmetries: Its shortest names: of symmetries, and of whatever else there
-      was to choose; empty if no symmetry was chosen.
+    symmetries: Its shortest names: of symmetries, and of any other choices;
+      empty for the network without symmetry.
     implied: The symmetries that come with them.
     model: The Flax module.
     variables: Its parameters, {'params': …}.
-    scaling: What `predict` does to images first.
-    image_shape: Of those it was trained on, (H, W) or (H, W, C).
-    accuracy: On the test images, the mean over seeds.
-    baseline_accuracy: The same for the network it is compared with, which has
-      nothing to help it.
+    scaling: Applied by `predict` to images.
+    image_shape: (H, W) or (H, W, C).
+    accuracy: On the test images, mean over seeds.
+    baseline_accuracy: The same for the baseline.
     gain: The difference.
   """
 
@@ -103,17 +90,20 @@ class Best:
 
   @property
   def name(self) -> str:
-    """The network in words."""
+    """The names as one phrase."""
     return in_words(self.symmetries)
 
   def __repr__(self) -> str:
     return f'Best({self.name}, {100 * self.accuracy:.1f} % right)'
 
   def predict(self, images: np.ndarray) -> np.ndarray:
-    """Returns the class of each image, as they came to the search. int [N].
+    """Returns the class of each image, int [N].
 
-    It asks the child that was best in validation; `accuracy` is the mean over
-    all of them.
+    Uses the child with the best validation score; `accuracy` is the mean over
+    all children.
+
+    Args:
+      images: As they were given to the search.
     """
     images, shape = np.asarray(images), self.image_shape
     if images.shape[1:] not in (shape, (*shape, 1)):
@@ -130,7 +120,7 @@ class Best:
 def predict(
   model: nn.Module, variables: Mapping[str, Any], images: np.ndarray
 ) -> np.ndarray:
-  """Returns the class of each (scaled) image, int [N]."""
+  """Returns the class of each scaled image, int [N]."""
   batches = range(0, len(images), _PREDICT_BATCH)
   parts = [
     np.asarray(_classes(model, variables, images[i : i + _PREDICT_BATCH]))
@@ -149,12 +139,12 @@ def _classes(
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-  """What a search has cost.
+  """The cost of a search.
 
   Attributes:
-    steps: States proposed, repeats among them.
-    states: Different states seen.
-    networks: Different networks trained.
+    steps: States proposed, with repeats.
+    states: Distinct states seen.
+    networks: Distinct networks trained.
   """
 
   steps: int
@@ -163,27 +153,27 @@ class Counts:
 
 
 class Step(NamedTuple):
-  """One proposal of a strategy, and what it turned out to be worth."""
+  """A proposed state and its value."""
 
   state: int
   value: float
-  epsilon: float | None = None  # the share of random actions, if there is one
+  epsilon: float | None = None  # the probability of a random action, if any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SearchResult:
-  """What a search found.
+  """The result of a search.
 
   Attributes:
     dataset: The name of the data set.
     num_images: Training, validation and test images of the final networks.
-    best: The network chosen.
-    ranking: All networks that were trained, best first: those retrained by what
-      they reached then, the others by what they reached in the search.
-    counts: What the search has cost.
-    trace: Every state proposed, in order.
-    q_values: What an agent thought, at the end, that toggling each bit is worth
-      in the empty state and in the best one: (state, values) each.
+    best: The chosen network.
+    ranking: All trained networks, best first: the retrained ones by their final
+      score, the others by their score in the search.
+    counts: The cost of the search.
+    trace: Every proposed state, in order.
+    q_values: The agent's final estimates, for the empty and the best state, of
+      the value of toggling each bit: (state, values) each.
     space: The networks it chose among.
   """
 
@@ -203,33 +193,31 @@ class SearchResult:
 
   @property
   def is_baseline(self) -> bool:
-    """Whether the chosen network has nothing to help it."""
+    """Whether the chosen network is the baseline itself."""
     return self.baseline == self.ranking[0].network
 
   @property
   def verdict(self) -> str:
     """The answer in words."""
     best, num_test, helper = self.best, self.num_images[2], self.space.helper
-    accuracies = (
-      f'{100 * best.accuracy:.1f} % of {num_test} test images right, against'
-      f' {100 * best.baseline_accuracy:.1f} % without {helper}'
-    )
+    right = f'{100 * best.accuracy:.1f} % of {num_test} test images right'
     if self.is_baseline:
-      which = f' ({best.name})' * bool(best.symmetries)
+      which = f' ({best.name})' if best.symmetries else ''
       return (
         f'No {helper} helps: none did better on the validation images than the'
-        f' network without {helper}{which}, which gets'
-        f' {100 * best.accuracy:.1f} % of {num_test} test images right.'
+        f' network without {helper}{which}, which gets {right}.'
       )
-    also = f', which also implies {", ".join(best.implied)}' * bool(
-      best.implied
+    name = best.name
+    if best.implied:
+      name += f', which also implies {", ".join(best.implied)}'
+    compared = (
+      f'{name}: {right}, against {100 * best.baseline_accuracy:.1f} % without'
+      f' {helper}: {best.gain}'
     )
     if best.gain.is_clear:
-      return f'{best.name}{also}: {accuracies}: {best.gain}.'
-    return (
-      f'No {helper} clearly helps. The best was {best.name}{also}:'
-      f' {accuracies}: {best.gain}, which may be chance.'
-    )
+      return f'{compared}.'
+    doubt = 'which may be chance'
+    return f'No {helper} clearly helps. The best was {compared}, {doubt}.'
 
   def __repr__(self) -> str:
     return f'SearchResult({self.dataset!r}, {self.verdict!r})'
@@ -253,8 +241,8 @@ class SearchResult:
 
     Args:
       directory: Where it was saved.
-      symmetries: Those of your own that the search had in its table; files hold
-        only names.
+      symmetries: Your own symmetries among those of the search; files hold only
+        names.
     """
     directory = pathlib.Path(directory)
     path = directory / 'result.json'
@@ -273,45 +261,6 @@ class SearchResult:
       ) from error
 
 
-# kind -> factory(symmetries=…, **the rest of the description)
-KINDS: dict[str, Callable[..., space_lib.Space]] = {
-  'mlp': mlp_space.mlp_space,
-  'gcnn': gcnn_space.gcnn_space,
-}
-
-
-def from_spec(
-  spec: Mapping[str, Any], symmetries: symmetries_lib.SymmetryLike = ()
-) -> space_lib.Space:
-  """Makes a space that `spec` described; of MLPs if it names no kind.
-
-  Args:
-    spec: The description.
-    symmetries: Those in its table that are not in `SYMMETRIES`.
-  """
-  own = {s.name: s for s in symmetries_lib.as_symmetries(symmetries)}
-  known = {**symmetries_lib.SYMMETRIES, **own}
-  if unknown := [name for name in spec['symmetries'] if name not in known]:
-    raise ValueError(
-      f'the symmetries {", ".join(unknown)} are not built in, and files hold'
-      ' only their names; pass them in `symmetries`'
-    )
-  rest = dict(spec)
-  kind, names = rest.pop('kind', 'mlp'), rest.pop('symmetries')
-  actions = rest.pop('actions', None)
-  space = KINDS[kind](symmetries=tuple(known[n] for n in names), **rest)
-  for name, then, now in zip(
-    names, actions or space.actions(), space.actions(), strict=True
-  ):
-    if then != now:
-      raise ValueError(
-        f'{name} is another symmetry now than it was in the search: it moves'
-        ' the images otherwise; pass the function that the search had'
-      )
-  return space
-
-
-_NUMBER = '.6f'
 RANKING_COLUMNS = (
   'rank',
   'symmetries',
@@ -331,46 +280,57 @@ RANKING_COLUMNS = (
 
 
 def write_ranking(path: io_lib.PathLike, ranking: Sequence[Ranked]) -> None:
-  """Writes the ranking as CSV; the same ranking gives the same bytes."""
-  with io_lib.written_text(path) as file:
-    writer = csv.writer(file, lineterminator='\n')
-    writer.writerow(RANKING_COLUMNS)
-    for rank, entry in enumerate(ranking, start=1):
-      search, again = entry.search, entry.retrained
-      writer.writerow(
-        (
-          rank,
-          entry.name,
-          ' + '.join(entry.implied),
-          entry.num_weights,
-          *_numbers(search),
-          search.num_seeds,
-          search.num_diverged,
-          *(_numbers(again) if again else [''] * 4),
-        )
-      )
+  """Writes the ranking as CSV; equal rankings give equal bytes."""
+
+  def numbers(score: score_lib.Score | None) -> list[str]:
+    if score is None:
+      return [''] * 4
+    fields = (score.value, score.accuracy, score.standard_error, score.loss)
+    return [f'{number:.6f}' for number in fields]
+
+  rows = (
+    (
+      rank,
+      entry.name,
+      ' + '.join(entry.implied),
+      entry.num_weights,
+      *numbers(entry.search),
+      entry.search.num_seeds,
+      entry.search.num_diverged,
+      *numbers(entry.retrained),
+    )
+    for rank, entry in enumerate(ranking, start=1)
+  )
+  _write_csv(path, RANKING_COLUMNS, rows)
 
 
 def write_trace(path: io_lib.PathLike, result: SearchResult) -> None:
   """Writes every step of the search as CSV."""
+  rows = (
+    (
+      number,
+      step.state,
+      int(result.space.network_of[step.state]),
+      f'{step.value:.6f}',
+      '' if step.epsilon is None else f'{step.epsilon:g}',
+    )
+    for number, step in enumerate(result.trace, start=1)
+  )
+  _write_csv(path, ('step', 'state', 'network', 'value', 'epsilon'), rows)
+
+
+def _write_csv(
+  path: io_lib.PathLike, header: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> None:
   with io_lib.written_text(path) as file:
     writer = csv.writer(file, lineterminator='\n')
-    writer.writerow(('step', 'state', 'network', 'value', 'epsilon'))
-    for number, step in enumerate(result.trace, start=1):
-      network = int(result.space.network_of[step.state])
-      value = format(step.value, _NUMBER)
-      epsilon = '' if step.epsilon is None else f'{step.epsilon:g}'
-      writer.writerow((number, step.state, network, value, epsilon))
-
-
-def _numbers(score: score_lib.Score) -> list[str]:
-  numbers = (score.value, score.accuracy, score.standard_error, score.loss)
-  return [format(number, _NUMBER) for number in numbers]
+    writer.writerow(header)
+    writer.writerows(rows)
 
 
 def save_params(directory: pathlib.Path, variables: Mapping[str, Any]) -> None:
   """Writes an Orbax checkpoint."""
-  import orbax.checkpoint as ocp  # heavy, and only needed here
+  import orbax.checkpoint as ocp  # slow to import, and only needed here
 
   with ocp.StandardCheckpointer() as checkpointer:
     checkpointer.save(directory.absolute(), dict(variables), force=True)
@@ -385,6 +345,9 @@ def load_params(directory: pathlib.Path, model: nn.Module, x: Any) -> Any:
     return checkpointer.restore(directory.absolute(), expected)
 
 
+_BEST_FIELDS = ('symmetries', 'implied', 'accuracy', 'baseline_accuracy')
+
+
 def _as_json(result: SearchResult) -> dict[str, Any]:
   best = result.best
   return {
@@ -393,11 +356,8 @@ def _as_json(result: SearchResult) -> dict[str, Any]:
     'verdict': result.verdict,
     'best': {
       'network': result.ranking[0].network,
-      'symmetries': best.symmetries,
-      'implied': best.implied,
+      **{name: getattr(best, name) for name in _BEST_FIELDS},
       'scaling': dataclasses.asdict(best.scaling),
-      'accuracy': best.accuracy,
-      'baseline_accuracy': best.baseline_accuracy,
       'gain': dataclasses.asdict(best.gain),
     },
     'counts': dataclasses.asdict(result.counts),
@@ -414,9 +374,23 @@ def _from_json(
   symmetries: symmetries_lib.SymmetryLike,
 ) -> SearchResult:
   space = from_spec(stored['space'], symmetries)
-  best = stored['best']
+  best = dict(stored['best'])
+  if 'base_accuracy' in best:  # its name in version 0.1
+    best['baseline_accuracy'] = best['base_accuracy']
   model = space.model(best['network'])
   x = np.zeros((1, *space.image_shape), np.float32)
+
+  def ranked(entry: Mapping[str, Any]) -> Ranked:
+    final = entry['retrained']
+    return Ranked(
+      network=entry['network'],
+      symmetries=tuple(entry['symmetries']),
+      implied=tuple(entry['implied']),
+      num_weights=entry['num_weights'],
+      search=score_lib.Score(**entry['search']),
+      retrained=score_lib.Score(**final) if final else None,
+    )
+
   return SearchResult(
     dataset=stored['dataset'],
     num_images=tuple(stored['num_images']),
@@ -428,14 +402,50 @@ def _from_json(
       scaling=evaluate_lib.Scaling(**best['scaling']),
       image_shape=space.image_shape,
       accuracy=best['accuracy'],
-      baseline_accuracy=best.get(
-        'baseline_accuracy', best.get('base_accuracy')
-      ),
+      baseline_accuracy=best['baseline_accuracy'],
       gain=score_lib.Gain(**best['gain']),
     ),
-    ranking=tuple(Ranked.from_json(entry) for entry in stored['ranking']),
+    ranking=tuple(map(ranked, stored['ranking'])),
     counts=Counts(**stored['counts']),
     trace=tuple(Step(*step) for step in stored['trace']),
     q_values=tuple((state, tuple(q)) for state, q in stored['q_values']),
     space=space,
   )
+
+
+# kind -> factory(symmetries=…, **the rest of the description)
+KINDS: Mapping[str, Callable[..., space_lib.Space]] = {
+  'mlp': mlp_space.mlp_space,
+  'gcnn': gcnn_space.gcnn_space,
+}
+
+
+def from_spec(
+  spec: Mapping[str, Any], symmetries: symmetries_lib.SymmetryLike = ()
+) -> space_lib.Space:
+  """Makes the space that `Space.spec` described.
+
+  Args:
+    spec: The description; of MLPs if it names no kind.
+    symmetries: Those in its table that are not in `SYMMETRIES`.
+  """
+  own = {s.name: s for s in symmetries_lib.as_symmetries(symmetries)}
+  known = {**symmetries_lib.SYMMETRIES, **own}
+  if unknown := [name for name in spec['symmetries'] if name not in known]:
+    raise ValueError(
+      f'the symmetries {", ".join(unknown)} are not built in, and files hold'
+      ' only their names; pass them in `symmetries`'
+    )
+  names = ('kind', 'symmetries', 'actions')
+  rest = {name: value for name, value in spec.items() if name not in names}
+  table = tuple(known[name] for name in spec['symmetries'])
+  space = KINDS[spec.get('kind', 'mlp')](symmetries=table, **rest)
+  stored = spec.get('actions', space.actions())
+  for symmetry, then, now in zip(table, stored, space.actions(), strict=True):
+    if then != now:
+      raise ValueError(
+        f'{symmetry.name} is another symmetry now than it was in the search: it'
+        ' transforms the images differently; pass the function that the search'
+        ' had'
+      )
+  return space

@@ -1,4 +1,4 @@
-"""The search: explore, retrain the best, choose among them, judge the choice.
+"""The search: explore, retrain the best, choose one, test the choice.
 
 `discover` is the one-call API.
 """
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import functools
 import math
 from typing import Any
 
@@ -24,12 +25,13 @@ from aen.train import evaluate as evaluate_lib
 from aen.train import recipe as recipe_lib
 from aen.train import score as score_lib
 from aen.train import store as store_lib
+from aen.train.store import Record
 
 # The paper's children see 4000 images four times, 64 at once: 250 steps.
 SEARCH_IMAGES = 4000
 SEARCH_STEPS = 250
 MIN_EPOCHS = 4
-MANY_NETWORKS = 1000  # beyond this, exhaustive search is not the default
+MAX_EXHAUSTIVE = 1000  # networks, beyond which `discover` uses the DQN
 
 
 def discover(
@@ -47,30 +49,30 @@ def discover(
   run_dir: io_lib.PathLike | None = None,
   **options: Any,
 ) -> result_lib.SearchResult:
-  """Finds out which symmetries a network for these images should have.
+  """Finds the symmetries that a network for these images should have.
 
-  Every distinct network is trained on a part of the images and scored on
-  others; the best are retrained with several seeds, each on another division
-  into training and validation images; and the one chosen is compared with the
-  network without symmetries on test images, which are used for nothing else.
+  Every distinct network is trained on some of the images and scored on others;
+  the best are retrained with several seeds, each with another split into
+  training and validation images; the chosen one is compared with the network
+  without symmetry on test images, which are used for nothing else.
 
   Args:
     images: uint8 or float, [N, H, W] or [N, H, W, C].
-    labels: Whole numbers from 0. [N].
-    test_images: As `images`; without them a sixth of the images is held out.
+    labels: Integers from 0. [N].
+    test_images: As `images`; by default a sixth of the images is held out.
     test_labels: As `labels`.
     class_names: One per label.
     symmetries: Names, functions of an array, `Symmetry` objects, or a mix; by
       default those of `SYMMETRIES` that can act on the images.
-    head: 'invariant' (a network's answers do not change when the image is
-      moved, which tells most about the data) or 'dense' (the paper's).
-    strategy: A name in `strategies.STRATEGIES`; by default every network is
-      trained if there are a thousand at most, else 'dqn'.
-    recipe: How networks are trained; by default with Adam, for as many steps as
-      the paper's, and judged by the likelihood of the validation labels.
-    seed: Of everything.
-    run_dir: Where to keep what is found; a search that was stopped goes on
-      there. By default nothing is kept.
+    head: 'invariant' (the logits do not change when the image is transformed,
+      which says most about the data) or 'dense' (the paper's).
+    strategy: Name in `strategies.STRATEGIES`; by default every network is
+      trained if there are at most 1000, else 'dqn'.
+    recipe: Hyperparameters; by default Adam, as many steps as the paper's, and
+      the likelihood of the validation labels as the criterion.
+    seed: Random seed of the search.
+    run_dir: Where to keep results; the same call resumes an interrupted search.
+      By default nothing is kept.
     **options: Further fields of `SearchConfig`.
 
   Returns:
@@ -91,23 +93,22 @@ def discover(
   if recipe is None:
     recipe = default_recipe(min(len(data.train), SEARCH_IMAGES))
   if strategy is None:
-    strategy = 'exhaustive' if len(space) <= MANY_NETWORKS else 'dqn'
+    strategy = 'exhaustive' if len(space) <= MAX_EXHAUSTIVE else 'dqn'
   config = explore_lib.SearchConfig(recipe, strategy, seed=seed, **options)
   return search(data, space, config, run_dir)
 
 
 def _check_options(recipe: Any, options: Mapping[str, Any]) -> None:
-  """Raises if what `discover` was given beyond its arguments is no option."""
+  """Raises if `discover` was given an argument that is no option."""
   if recipe is not None and not isinstance(recipe, recipe_lib.Recipe):
     raise TypeError(f'recipe must be an aen.Recipe, got {recipe!r}')
   known = {field.name for field in dataclasses.fields(explore_lib.SearchConfig)}
   for name in options.keys() - known:
-    parts = {field.name for field in dataclasses.fields(recipe_lib.Recipe)}
-    hint = f'; give recipe=aen.Recipe({name}=…)' * (name in parts)
-    raise TypeError(
-      f'discover has no option {name!r}{hint or "; it has "}'
-      + (', '.join(sorted(known)) * (name not in parts))
-    )
+    if name in {field.name for field in dataclasses.fields(recipe_lib.Recipe)}:
+      hint = f'give recipe=aen.Recipe({name}=…)'
+    else:
+      hint = f'it has {", ".join(sorted(known))}'
+    raise TypeError(f'discover has no option {name!r}; {hint}')
 
 
 def default_recipe(num_images: int, **changes: Any) -> recipe_lib.Recipe:
@@ -124,36 +125,52 @@ def search(
   config: explore_lib.SearchConfig,
   run_dir: io_lib.PathLike | None = None,
   search_images: int | None = SEARCH_IMAGES,
-  on_trained: Callable[[Sequence[store_lib.Record]], None] | None = None,
+  on_trained: Callable[[Sequence[Record]], None] | None = None,
+  evaluator: Callable[..., evaluate_lib.Evaluate] = evaluate_lib.make_evaluator,
 ) -> result_lib.SearchResult:
-  """Searches a space for the network that suits a data set best.
+  """Searches a space for the best network on a data set.
 
   Args:
-    data: The images; those for the test are touched once, at the end.
+    data: The images; the test images are used once, at the end.
     space: The networks.
     config: How to search.
-    run_dir: Where to keep what is found; a search that was stopped goes on
-      there, and one that has finished is read. By default nothing is kept.
-    search_images: The search trains on at most so many images, and validates on
-      a quarter of that; retraining uses all. None for no limit.
-    on_trained: Is called with the records of every batch that is trained.
+    run_dir: Where to keep results; the same call resumes an interrupted search
+      and reads a finished one. By default nothing is kept.
+    search_images: The search trains on at most this number of images, and
+      validates on a quarter of it; retraining uses all. None for no limit.
+    on_trained: Called with the records of every batch that is trained.
+    evaluator: Makes what trains the children: takes the arguments of
+      `evaluate.make_evaluator` and returns a function of (requests, epochs)
+      that returns one record per request.
 
   Returns:
-    What was found.
+    The result.
   """
   _check(data)
-  evaluate_lib.check_batch(at_most(data, search_images), config.recipe)
-  explore_lib.make_strategy(space, config)  # raises where it cannot be
-  store = store_lib.MEMORY
+  searched = at_most(data, search_images)
+  evaluate_lib.check_batch(searched, config.recipe)
+  strategy = explore_lib.make_strategy(space, config)
+  path: Any = store_lib.MEMORY
   if run_dir is not None:
-    run_dir = io_lib.open_run(
-      run_dir, describe(data, space, config, search_images)
-    )
-    store = run_dir / 'results.sqlite'
+    description = describe(data, space, config, search_images)
+    run_dir = io_lib.open_run(run_dir, description)
+    path = run_dir / 'results.sqlite'
     if (run_dir / 'result.json').exists():
       return result_lib.SearchResult.load(run_dir, space.symmetries)
-  with store_lib.Results(store) as store:
-    result = _search(data, space, config, store, search_images, on_trained)
+  with store_lib.Results(path) as store:
+    make = functools.partial(
+      evaluator,
+      scaling=evaluate_lib.scaling_of(data.train.images),
+      space=space,
+      store=store,
+      children_per_batch=config.children_per_batch,
+    )
+    every = config.strategy == 'exhaustive'
+    total = len(space) * config.num_seeds if every else None
+    with evaluate_lib.ProgressBar('search', total, on_trained) as bar:
+      evaluate = make(searched, recipe=config.recipe, on_trained=bar)
+      found = explore_lib.explore(space, evaluate, config, strategy)
+    result = _conclude(data, searched, space, config, found, make, on_trained)
     if run_dir is not None:
       result.save(run_dir)
       store.forget_params()
@@ -166,7 +183,7 @@ def describe(
   config: explore_lib.SearchConfig,
   search_images: int | None,
 ) -> dict[str, Any]:
-  """Returns all that decides what a search finds, for JSON."""
+  """Returns everything that determines the result of a search, for JSON."""
   return {
     'dataset': data.name,
     'fingerprint': data.fingerprint,
@@ -193,89 +210,15 @@ def _check(data: dataset_lib.Dataset) -> None:
       )
 
 
-def _search(
-  data: dataset_lib.Dataset,
-  space: space_lib.Space,
-  config: explore_lib.SearchConfig,
-  store: store_lib.Results,
-  search_images: int | None,
-  on_trained: Callable[[Sequence[store_lib.Record]], None] | None,
-) -> result_lib.SearchResult:
-  scaling = evaluate_lib.scaling_of(data.train.images)
-  few = at_most(data, search_images)
-  criterion = config.recipe.criterion
-  options: dict[str, Any] = dict(
-    space=space, store=store, children_per_batch=config.children_per_batch
-  )
-  total = explore_lib.total(space, config)
-  with evaluate_lib.Watch('search', total, on_trained) as watch:
-    evaluate = evaluate_lib.make_evaluator(
-      few, scaling, recipe=config.recipe, on_trained=watch, **options
-    )
-    found = explore_lib.explore(space, evaluate, config)
-  scores = {
-    network: score_lib.Score.of(records, criterion, len(few.validation))
-    for network, records in found.records.items()
-  }
-  finalists = _finalists(space, scores, config.top)
-  total = len(finalists) * config.retrain_seeds
-  with evaluate_lib.Watch('retrain', total, on_trained) as watch:
-    again = _retrain(
-      data, finalists, config, scaling, on_trained=watch, **options
-    )
-  num_judged = min(
-    config.retrain_seeds * len(data.validation),
-    len(data.train) + len(data.validation),
-  )
-  final_scores = {
-    network: score_lib.Score.of(records, criterion, num_judged)
-    for network, records in again.items()
-  }
-  ranking = _ranking(space, scores, final_scores)
-  return result_lib.SearchResult(
-    dataset=data.name,
-    num_images=(len(data.train), len(data.validation), len(data.test)),
-    best=_judge(space, ranking[0], again, data.test, scaling, criterion),
-    ranking=ranking,
-    counts=found.counts,
-    trace=found.trace,
-    q_values=found.q_values,
-    space=space,
-  )
-
-
-def _retrain(
-  data: dataset_lib.Dataset,
-  finalists: Sequence[int],
-  config: explore_lib.SearchConfig,
-  scaling: evaluate_lib.Scaling,
-  **options: Any,
-) -> dict[int, list[store_lib.Record]]:
-  """Trains the best longer, each seed on another division of the images."""
-  again: dict[int, list[store_lib.Record]] = {n: [] for n in finalists}
-  for seed in config.final_seeds():
-    evaluate = evaluate_lib.make_evaluator(
-      data.refold(seed),
-      scaling,
-      recipe=config.final_recipe(),
-      keep_params=True,
-      **options,
-    )
-    found = explore_lib.by_network(evaluate, finalists, [seed])
-    for network, records in found.items():
-      again[network] += records
-  return again
-
-
 def at_most(
   data: dataset_lib.Dataset, count: int | None
 ) -> dataset_lib.Dataset:
-  """Keeps a part of the training and validation images, chosen at random.
+  """Draws a part of the training and validation images.
 
   Args:
     data: The images.
-    count: Of training images, at most so many; of validation images a quarter
-      of that. None for all.
+    count: The maximal number of training images; a quarter of it is that of
+      validation images. None for all.
   """
   if count is None:
     return data
@@ -291,24 +234,51 @@ def at_most(
   )
 
 
-def _finalists(
-  space: space_lib.Space, scores: Mapping[int, score_lib.Score], top: int
-) -> list[int]:
-  """Returns the best networks, and those they are compared with."""
-  best = sorted(scores, key=lambda n: (-scores[n].value, n))[:top]
-  return list(dict.fromkeys([*explore_lib.baselines(space), *best]))
-
-
-def _ranking(
+def _conclude(
+  data: dataset_lib.Dataset,
+  searched: dataset_lib.Dataset,
   space: space_lib.Space,
-  scores: Mapping[int, score_lib.Score],
-  final_scores: Mapping[int, score_lib.Score],
-) -> tuple[result_lib.Ranked, ...]:
-  def badness(network: int) -> tuple[bool, float, int]:
-    again = final_scores.get(network)
-    return again is None, -(again or scores[network]).value, network
+  config: explore_lib.SearchConfig,
+  found: explore_lib.Exploration,
+  make: Callable[..., evaluate_lib.Evaluate],
+  on_trained: Callable[[Sequence[Record]], None] | None,
+) -> result_lib.SearchResult:
+  """Retrains the best networks, chooses one, and tests it."""
+  criterion = config.recipe.criterion
+  scores = {
+    network: score_lib.Score.of(records, criterion, len(searched.validation))
+    for network, records in found.records.items()
+  }
+  best = sorted(scores, key=lambda n: (-scores[n].value, n))[: config.top]
+  finalists = list(dict.fromkeys([*space.baselines(), *best]))
+  again: dict[int, list[Record]] = {network: [] for network in finalists}
+  total = len(finalists) * config.retrain_seeds
+  with evaluate_lib.ProgressBar('retrain', total, on_trained) as bar:
+    for seed in config.final_seeds():  # each on another split of the images
+      evaluate = make(
+        data.refold(seed),
+        recipe=config.final_recipe(),
+        keep_params=True,
+        on_trained=bar,
+      )
+      for network, records in explore_lib.by_network(
+        evaluate, finalists, [seed]
+      ).items():
+        again[network] += records
+  num_scored = min(
+    config.retrain_seeds * len(data.validation),
+    len(data.train) + len(data.validation),
+  )
+  final_scores = {
+    network: score_lib.Score.of(records, criterion, num_scored)
+    for network, records in again.items()
+  }
 
-  return tuple(
+  def rank(network: int) -> tuple[bool, float, int]:
+    final = final_scores.get(network)
+    return final is None, -(final or scores[network]).value, network
+
+  ranking = tuple(
     result_lib.Ranked(
       network=network,
       symmetries=space.names(network),
@@ -317,48 +287,54 @@ def _ranking(
       search=scores[network],
       retrained=final_scores.get(network),
     )
-    for network in sorted(scores, key=badness)
+    for network in sorted(scores, key=rank)
+  )
+  return result_lib.SearchResult(
+    dataset=data.name,
+    num_images=(len(data.train), len(data.validation), len(data.test)),
+    best=_test(space, ranking[0], again, data, criterion),
+    ranking=ranking,
+    counts=found.counts,
+    trace=found.trace,
+    q_values=found.q_values,
+    space=space,
   )
 
 
-def _judge(
+def _test(
   space: space_lib.Space,
   chosen: result_lib.Ranked,
-  retrained: Mapping[int, list[store_lib.Record]],
-  test: dataset_lib.Split,
-  scaling: evaluate_lib.Scaling,
+  retrained: Mapping[int, Sequence[Record]],
+  data: dataset_lib.Dataset,
   criterion: str,
 ) -> result_lib.Best:
-  """Compares the chosen network with the one that has nothing to help it."""
-  images = scaling(test.images)
+  """Compares the chosen network with its baseline on the test images."""
+  scaling = evaluate_lib.scaling_of(data.train.images)
+  images = scaling(data.test.images)
 
   def right(network: int) -> np.ndarray:
+    """Returns which images each child gets right, bool [S, N]."""
     model = space.model(network)
     answers = [
-      result_lib.predict(model, _variables(record), images)
+      result_lib.predict(model, {'params': record.params}, images)
       for record in retrained[network]
     ]
-    return np.array(answers) == test.labels
+    return np.array(answers) == data.test.labels
 
-  best, plain = right(chosen.network), space.baseline(chosen.network)
-  base = best if plain == chosen.network else right(plain)
-  children_of_best = retrained[chosen.network]
+  best, baseline = right(chosen.network), space.baseline(chosen.network)
+  against = best if baseline == chosen.network else right(baseline)
   shown = max(
-    children_of_best, key=lambda record: explore_lib.value([record], criterion)
+    retrained[chosen.network],
+    key=lambda record: score_lib.value([record], criterion),
   )
   return result_lib.Best(
     symmetries=chosen.symmetries,
     implied=chosen.implied,
     model=space.model(chosen.network),
-    variables=_variables(shown),
+    variables={'params': shown.params},
     scaling=scaling,
-    image_shape=test.images.shape[1:],
+    image_shape=data.image_shape,
     accuracy=float(best.mean()),
-    baseline_accuracy=float(base.mean()),
-    gain=score_lib.Gain.between(best, base),
+    baseline_accuracy=float(against.mean()),
+    gain=score_lib.Gain.between(best, against),
   )
-
-
-def _variables(record: store_lib.Record) -> dict[str, Any]:
-  assert record.params is not None
-  return {'params': evaluate_lib.unpack(record.params)}

@@ -1,19 +1,27 @@
 """What a search needs to know about the networks it chooses among.
 
-A state is an integer whose bit k stands for the k-th choice. Many states are
-the same network; a space numbers the networks and says, for each, which program
-trains it and which data make that program this network.
+One word per thing, here and everywhere:
+
+  state       a set of choices, as an integer: bit k stands for the k-th choice
+  network     states with the same weight sharing are one network
+  child       a network trained once, with one seed
+  baseline    the network without symmetry, of the same size
+  recipe      training hyperparameters
+  store       the SQLite file of all children
+  landscape   the value of every network of a space
+  index       gather indices of a kernel
 
 Legend: K bits, 2^K states, R networks.
 """
 
 import abc
 from collections.abc import Iterable
-from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
+import functools
 import hashlib
-from inspect import stack
 from typing import Any
+from typing import ClassVar
 import warnings
 
 from flax import linen as nn
@@ -22,48 +30,84 @@ import numpy as np
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.lattice import Lattice
 from aen.groups.orbits import permutation
+from aen.train.child import ChildInputs
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Table:
+  """Which states are which network, and the names of both.
+
+  Attributes:
+    bits: The names of the K choices.
+    network_of: The network of every state, int32 [2^K].
+  """
+
+  bits: tuple[str, ...]
+  network_of: np.ndarray
+
+  def __len__(self) -> int:
+    return len(self.shortest_states)
+
+  @functools.cached_property
+  def shortest_states(self) -> np.ndarray:
+    """Each network's shortest state, the lowest of those. int32 [R]."""
+    lengths = np.bitwise_count(np.arange(self.network_of.size))
+    by_length = np.argsort(lengths, kind='stable')
+    _, first = np.unique(self.network_of[by_length], return_index=True)
+    return by_length[first].astype(np.int32)
+
+  @functools.cached_property
+  def implied_states(self) -> np.ndarray:
+    """All choices that come with each network, as a state. int32 [R]."""
+    states = np.zeros(len(self), np.int32)
+    every = np.arange(self.network_of.size, dtype=np.int32)
+    np.bitwise_or.at(states, self.network_of, every)
+    return states
+
+  def state_names(self, state: int) -> tuple[str, ...]:
+    """Returns the names of a state's choices."""
+    return tuple(name for k, name in enumerate(self.bits) if state >> k & 1)
+
+  def names(self, network: int) -> tuple[str, ...]:
+    """Returns the shortest names of a network."""
+    return self.state_names(int(self.shortest_states[network]))
+
+  def implied(self, network: int) -> tuple[str, ...]:
+    """Returns the names that come with the shortest ones."""
+    shortest = int(self.shortest_states[network])
+    return self.state_names(int(self.implied_states[network]) & ~shortest)
+
+  def network(self, names: Iterable[str]) -> int:
+    """Returns the network of some choices, by the names of their bits."""
+    names = set(names)
+    if unknown := sorted(names.difference(self.bits)):
+      raise ValueError(
+        f'there is no choice {unknown[0]!r}, but: {", ".join(self.bits)}'
+      )
+    state = sum(1 << self.bits.index(name) for name in names)
+    return int(self.network_of[state])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Space(abc.ABC):
   """The networks that a search chooses among.
 
+  A space numbers its networks and says, for each, which program trains it and
+  which data make that program this network.
+
   Attributes:
-    helper: What may help, in words, such as 'symmetry'.
+    table: Which states are which network.
+    symmetries: The candidate symmetries; the first of the bits.
     image_shape: (H, W) or (H, W, C).
-    lattice: What implies what, if that is all there is to choose.
+    lattice: What implies what, if symmetries are all there is to choose.
   """
 
-  helper: str
+  helper: ClassVar[str]  # what may help, in words, such as 'symmetry'
+
+  table: Table
+  symmetries: tuple[symmetries_lib.Symmetry, ...]
   image_shape: tuple[int, ...]
   lattice: Lattice | None
-
-  @property
-  @abc.abstractmethod
-  def symmetries(self) -> tuple[symmetries_lib.Symmetry, ...]:
-    """The table of symmetries; the first of the bits."""
-
-  @property
-  @abc.abstractmethod
-  def bits(self) -> tuple[str, ...]:
-    """The names of the K choices."""
-
-  @property
-  @abc.abstractmethod
-  def network_of(self) -> np.ndarray:
-    """The network of every state, int32 [2^K]."""
-
-  @property
-  @abc.abstractmethod
-  def shortest_states(self) -> np.ndarray:
-    """Each network's shortest state, int32 [R]."""
-
-  @abc.abstractmethod
-  def names(self, network: int) -> tuple[str, ...]:
-    """Returns the shortest names of a network."""
-
-  @abc.abstractmethod
-  def implied(self, network: int) -> tuple[str, ...]:
-    """Returns the names that come with the shortest ones."""
 
   @abc.abstractmethod
   def key(self, network: int) -> str:
@@ -81,89 +125,93 @@ class Space(abc.ABC):
     """
 
   @abc.abstractmethod
-  def inputs(self, network: int) -> Mapping[str, Any]:
-    """Returns what makes the program this network: `train_child`'s index."""
+  def inputs(self, network: int) -> ChildInputs:
+    """Returns the data that make the program this network."""
 
   @abc.abstractmethod
   def model(self, network: int) -> nn.Module:
-    """Returns the network as its users want it."""
-
-  @abc.abstractmethod
-  def unpad(self, network: int, params: Any) -> Any:
-    """Returns the program's parameters as those of the model."""
+    """Returns the network as a Flax module."""
 
   @abc.abstractmethod
   def spec(self) -> dict[str, Any]:
     """Returns what `from_spec` needs to make this space again, for JSON."""
 
+  def unpad(self, network: int, params: Any) -> Any:
+    """Returns the program's parameters as those of the model."""
+    del network
+    return params
+
+  def baseline(self, network: int) -> int:
+    """Returns the network without symmetry that a network is compared with."""
+    del network
+    return 0
+
+  def baselines(self) -> list[int]:
+    """Returns all networks that others are compared with, 0 first."""
+    return sorted({self.baseline(network) for network in range(len(self))})
+
+  def names(self, network: int) -> tuple[str, ...]:
+    """Returns the shortest names of a network."""
+    return self.table.names(network)
+
+  def implied(self, network: int) -> tuple[str, ...]:
+    """Returns the names that come with the shortest ones."""
+    return self.table.implied(network)
+
+  def network(self, names: Iterable[str]) -> int:
+    """Returns the network of some choices, by the names of their bits."""
+    return self.table.network(names)
+
   def actions(self) -> list[str]:
-    """Returns, for each symmetry, a name for what it does to the images."""
+    """Returns a fingerprint of what each symmetry does to the images."""
     grid = self.image_shape[:2]
     return [
       hashlib.sha256(permutation(s, grid).tobytes()).hexdigest()[:12]
       for s in self.symmetries
     ]
 
-  def baseline(self, network: int) -> int:
-    """Returns the network without anything that may help, to compare with."""
-    del network
-    return 0
+  @property
+  def bits(self) -> tuple[str, ...]:
+    """The names of the K choices."""
+    return self.table.bits
 
-  def network(self, names: Iterable[str]) -> int:
-    """Returns the network of some choices, by the names of their bits."""
-    names = set(names)
-    if unknown := sorted(names.difference(self.bits)):
-      raise ValueError(
-        f'there is no choice {unknown[0]!r}, but: {", ".join(self.bits)}'
-      )
-    return int(
-      self.network_of[sum(1 << self.bits.index(name) for name in names)]
-    )
+  @property
+  def network_of(self) -> np.ndarray:
+    """The network of every state, int32 [2^K]."""
+    return self.table.network_of
+
+  @property
+  def shortest_states(self) -> np.ndarray:
+    """Each network's shortest state, int32 [R]."""
+    return self.table.shortest_states
 
   def __len__(self) -> int:
-    return len(self.shortest_states)
-
-
-def default_table(
-  grids: Sequence[Sequence[int]],
-  candidates: Iterable[str] = symmetries_lib.SYMMETRIES,
-) -> tuple[symmetries_lib.Symmetry, ...]:
-  """Returns the built-in symmetries that act on all grids; warns of others."""
-  kept, dropped = applicable(grids, candidates)
-  if dropped:
-    shape = '×'.join(map(str, grids[0]))
-    warnings.warn(
-      f'left out, because they cannot act on {shape} images:'
-      f' {", ".join(dropped)}',
-      stacklevel=_callers_level(),
-    )
-  return kept
-
-
-def _callers_level() -> int:
-  """Returns the stack level of whoever called this package."""
-  names = [frame.frame.f_globals.get('__name__', '') for frame in stack(0)]
-  ours = [name.split('.')[0] == __name__.split('.')[0] for name in names[1:]]
-  return ours.index(False) + 1 if False in ours else len(ours)
+    return len(self.table)
 
 
 def applicable(
   grids: Sequence[Sequence[int]],
   candidates: Iterable[str] = symmetries_lib.SYMMETRIES,
-) -> tuple[tuple[symmetries_lib.Symmetry, ...], dict[str, str]]:
-  """Returns the built-in symmetries that act on all grids, and why not others.
+) -> tuple[symmetries_lib.Symmetry, ...]:
+  """Returns the built-in symmetries that act on all grids; warns of others.
 
-  >>> kept, dropped = applicable([(28, 20)])
-  >>> [name for name in dropped]
-  ['rotation']
+  >>> [s.name for s in applicable([(28, 20)], ['rotation', 'vertical_flip'])]
+  ['vertical_flip']
   """
-  kept, dropped = [], {}
+  kept, dropped = [], []
   for name in candidates:
     try:
       for grid in grids:
         permutation(symmetries_lib.SYMMETRIES[name], grid)
-    except ValueError as error:
-      dropped[name] = str(error)
+    except ValueError:
+      dropped.append(name)
     else:
       kept.append(symmetries_lib.SYMMETRIES[name])
-  return tuple(kept), dropped
+  if dropped:
+    shape = '×'.join(map(str, grids[0]))
+    warnings.warn(
+      f'left out, because they cannot act on {shape} images:'
+      f' {", ".join(dropped)}',
+      stacklevel=3,
+    )
+  return tuple(kept)

@@ -1,14 +1,13 @@
 """Training child networks: one pure function, then many at once.
 
-What differs between children of one program is data: the random key, the index
-of shared weights, which augmentations are on (or whatever else `index` holds),
-the learning rate. So children of different symmetry train under one `vmap`, and
-nothing recompiles.
+What differs between the children of one program is data: the random key, the
+index of shared weights, the mask of augmentations, the learning rate. So
+children with different symmetries train under one `vmap`, and nothing is
+recompiled.
 
-Legend: C children, E epochs, N images, B images a batch.
+Legend: C children, E epochs, N images, B batch size.
 """
 
-from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -18,6 +17,7 @@ import types
 from typing import Any
 from typing import NamedTuple
 
+import chex
 from flax import linen as nn
 import jax
 from jax import lax
@@ -28,6 +28,7 @@ import optax
 
 from aen.train import augment as augment_lib
 from aen.train import recipe as recipe_lib
+from aen.train.store import Record
 
 # Children that one program trains side by side on each device. On a CPU a batch
 # of small matrix products is slower than one after another (measured by
@@ -35,23 +36,14 @@ from aen.train import recipe as recipe_lib
 CHILDREN_PER_BATCH: Mapping[str, int] = types.MappingProxyType(
   {'cpu': 1, 'gpu': 32, 'tpu': 32}
 )
-
-
-# The entry of a child's `index` that is no collection of variables: the mask of
-# `aen.augment`, which acts on training images.
-AUGMENTATION = 'augmentation'
-
-# More images than this are measured part by part: a convolution's features are
-# many times as large as its images.
-_MEASURED_AT_ONCE = 1000
+# Larger sets of images are evaluated in parts: the features of a convolution
+# take many times the memory of its images.
+_MAX_EVALUATED = 1000
 _LARGEST = np.finfo(np.float32).max
 
 
-Params = Mapping[str, Any]
-
-
 class Examples(NamedTuple):
-  """Images and labels that are used together."""
+  """Images and their labels."""
 
   images: jax.Array  # float32 [N, ...]
   labels: jax.Array  # int32 [N]
@@ -62,9 +54,16 @@ class ChildData(NamedTuple):
 
   train: Examples
   validation: Examples
-  test: Examples | None = None  # measured after every epoch, never chosen by
-  few: jax.Array | None = None  # bool [N]: test images that count apart, too
-  black: jax.Array | float = 0.0  # what augmentations put beyond the borders
+  test: Examples | None = None  # measured after every epoch, never selected by
+  few: jax.Array | None = None  # bool [N], test images also measured apart
+  black: jax.Array | float = 0.0  # what augmentations fill borders with
+
+
+class ChildInputs(NamedTuple):
+  """What makes a program one network rather than another: data, not code."""
+
+  collections: Mapping[str, Any]  # as of `aen.sharing_variables`
+  augmentations: Any = None  # bool [6], a mask of `aen.augment`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,9 +71,9 @@ class ChildConfig:
   """The program that trains a child: what is compiled, not traced.
 
   Attributes:
-    model: Maps images [B, ...] to logits [B, num_classes]. If its call takes
-      `train`, it is told when it trains and given a key for dropout.
-    recipe: How to train it.
+    model: Maps images [B, ...] to logits [B, num_classes]. If its `__call__`
+      takes `train`, it is passed train=True and a key for dropout in training.
+    recipe: The hyperparameters.
     return_params: Whether to return the best epoch's parameters.
   """
 
@@ -83,186 +82,152 @@ class ChildConfig:
   return_params: bool = False
 
 
-class ChildResult(NamedTuple):
-  """What became of a child; no NaN among it.
-
-  A child whose parameters stop being finite has diverged: it keeps those of the
-  last sound epoch, and from there on its accuracies are 0 and its losses the
-  largest there is.
-  """
-
-  train_loss: jax.Array  # float32 [E], the mean over the epoch's steps
-  validation_accuracy: jax.Array  # float32 [E]
-  validation_loss: jax.Array  # float32 [E]
-  test_accuracy: jax.Array | None  # float32 [E]
-  few_test_accuracy: jax.Array | None  # float32 [E], on the few
-  diverged: jax.Array  # bool []
-  params: Any = None  # those of the best validation epoch, on request
-
-
 def train_child(
   key: jax.Array,
-  index: Mapping[str, Any],
+  collections: Mapping[str, Any],
   data: ChildData,
   config: ChildConfig,
   learning_rate: jax.Array | None = None,
-) -> ChildResult:
+  augmentations: jax.Array | None = None,
+) -> Record:
   """Trains one network: a pure function of its arguments.
 
   Args:
-    key: Initialises the network, orders the images, and drives augmentations
-      and dropout; consumed.
-    index: Variable collections beside the parameters, such as the 'sharing' of
-      `aen.sharing_variables`; and, as 'augmentation', a mask of `aen.augment`.
-      {} for none.
+    key: Consumed by initialisation, shuffling, augmentation and dropout.
+    collections: Variable collections beside the parameters, such as 'sharing'
+      of `aen.sharing_variables`; {} for none.
     data: The images.
     config: The program; static.
     learning_rate: float32 [], instead of the recipe's.
+    augmentations: A mask of `aen.augment`, bool [6], applied to the training
+      images; None for no augmentation.
 
   Returns:
-    What was measured after every epoch.
+    The measurements after every epoch, [E] each.
   """
   recipe, model = config.recipe, config.model
   init_key, order_key, noise_key = jax.random.split(key, 3)
-  mask = index.get(AUGMENTATION)
-  index = {name: v for name, v in index.items() if name != AUGMENTATION}
   rate = recipe.learning_rate if learning_rate is None else learning_rate
   optimizer = recipe_lib.OPTIMIZERS[recipe.optimizer](recipe.momentum)
 
-  def loss_of(params: Any, batch: Examples, key: jax.Array) -> jax.Array:
-    noise = _noise(model, key)
-    variables = {'params': params, **index}
-    logits: Any = model.apply(variables, batch.images, **noise)
+  def loss_fn(params: Any, batch: Examples, key: jax.Array) -> jax.Array:
+    logits: Any = model.apply(
+      {'params': params, **collections}, batch.images, **_noise(model, key)
+    )
     return _losses(logits, batch.labels).mean()
 
   def step(
     carry: tuple[Any, Any], inputs: tuple[jax.Array, jax.Array, jax.Array]
   ) -> tuple[Any, jax.Array]:
-    (params, slots), (rows, key, rate) = carry, inputs
+    (params, opt_state), (rows, key, rate) = carry, inputs
     augment_key, dropout_key = jax.random.split(key)
     images = data.train.images[rows]
-    if mask is not None:
-      images = augment_lib.augment(augment_key, images, mask, data.black)
+    if augmentations is not None:
+      images = augment_lib.augment(
+        augment_key, images, augmentations, data.black
+      )
     batch = Examples(images, data.train.labels[rows])
-    loss, gradients = jax.value_and_grad(loss_of)(params, batch, dropout_key)
-    updates, slots = optimizer.update(gradients, slots, params)
+    loss, gradients = jax.value_and_grad(loss_fn)(params, batch, dropout_key)
+    updates, opt_state = optimizer.update(gradients, opt_state, params)
     params = jax.tree.map(lambda p, u: p - rate * u, params, updates)
-    return (params, slots), loss
+    return (params, opt_state), loss
 
-  def epoch(child: _Child, number: jax.Array) -> tuple[_Child, ChildResult]:
+  def epoch(child: _Child, number: jax.Array) -> tuple[_Child, Record]:
     order = _order(order_key, number, len(data.train.labels), recipe)
     keys = jax.random.split(jax.random.fold_in(noise_key, number), len(order))
-    rates = rate * _shares(recipe, number, len(order))
-    (params, slots), losses = lax.scan(
-      step, (child.params, child.slots), (order, keys, rates)
+    done = (number + jnp.arange(len(order)) / len(order)) / recipe.epochs
+    rates = rate * recipe_lib.SCHEDULES[recipe.schedule](done)
+    (params, opt_state), losses = lax.scan(
+      step, (child.params, child.opt_state), (order, keys, rates)
     )
-    child = _keep_if_finite(child, params, slots)
-    measured = _measure(child, index, data, model, losses.mean())
+    child = _keep_if_finite(child, params, opt_state)
+    measured = _measure(child, collections, data, model, losses.mean())
     score = recipe_lib.scores(measured, recipe.criterion)
     return _keep_best(child, score), measured
 
-  params = _init(init_key, index, data.train.images[:1], model, recipe)
-  child = _Child(params, optimizer.init(params))
-  if config.return_params:
-    child = child._replace(best=params)
+  params = _init(init_key, collections, data.train.images[:1], model, recipe)
+  best = params if config.return_params else None
+  child = _Child(params, optimizer.init(params), best=best)
   child, measured = lax.scan(epoch, child, jnp.arange(recipe.epochs))
-  return measured._replace(diverged=child.diverged, params=child.best)
+  return measured.replace(diverged=child.diverged, params=child.best)
 
 
 class _Child(NamedTuple):
-  """A child between two epochs."""
+  """The state of training between two epochs."""
 
   params: Any
-  slots: Any  # of the optimizer
+  opt_state: Any
   diverged: Any = np.False_
-  best: Any = None  # parameters of the best validation epoch
+  best: Any = None  # the best epoch's parameters, on request
   best_score: Any = np.float32(-1)
 
 
 def _init(
   key: jax.Array,
-  index: Mapping[str, Any],
+  collections: Mapping[str, Any],
   images: jax.Array,
   model: nn.Module,
   recipe: recipe_lib.Recipe,
 ) -> Any:
+  """Initialises the parameters, at the scale of the recipe's initializer."""
   _, variables = model.apply(
-    index, images, rngs={'params': key}, mutable=['params']
+    collections, images, rngs={'params': key}, mutable=['params']
   )
   params = variables['params']
-  if recipe.initializer == 'published':
-    for name, labels in index.get('sharing', {}).items():
-      params[name] = _published_scale(params[name], labels)
-  return params
-
-
-def _published_scale(params: Any, labels: Mapping[str, jax.Array]) -> Any:
-  """Turns U(±1/√fan-in) into the published U(±1/√number of weights)."""
-  if 'kernel' not in labels:  # a plain layer
+  rescale = recipe_lib.INITIALIZERS[recipe.initializer].rescale
+  if rescale is None:
     return params
-  if labels['kernel'].ndim != 2:
-    others = ', '.join(n for n in recipe_lib.INITIALIZERS if n != 'published')
-    raise ValueError(
-      "the initializer 'published' counts the orbits of dense layers, got a"
-      f' convolution; choose one of {others}'
-    )
-  num_in, orbits = labels['kernel'].shape[0], labels['kernel'].max() + 1
-  features = params['kernel'].shape[-1] if params['kernel'].ndim == 3 else 1
-  scale = jnp.sqrt(num_in / (orbits * features))  # fan-in: num_in * channels
-  return {**params, 'kernel': params['kernel'] * scale}
+  shared = collections.get('sharing', {})
+  return {
+    name: {**layer, 'kernel': rescale(layer['kernel'], shared[name]['kernel'])}
+    if 'kernel' in shared.get(name, {})
+    else layer
+    for name, layer in params.items()
+  }
 
 
 def _order(
   key: jax.Array, epoch: jax.Array, num_images: int, recipe: recipe_lib.Recipe
 ) -> jax.Array:
-  """Returns which images each step of an epoch sees, int32 [steps, B]."""
+  """Returns the images of each step of an epoch, int32 [steps, B]."""
   steps = num_images // recipe.batch_size
   key = jax.random.fold_in(key, epoch if recipe.fresh_order else 0)
   order = jax.random.permutation(key, num_images)
   return order[: steps * recipe.batch_size].reshape(steps, -1)
 
 
-def _shares(
-  recipe: recipe_lib.Recipe, epoch: jax.Array, steps: int
-) -> jax.Array:
-  """Returns what is left of the learning rate in each step of an epoch."""
-  over = (epoch + jnp.arange(steps) / steps) / recipe.epochs
-  return recipe_lib.SCHEDULES[recipe.schedule](over)
-
-
 def _noise(model: nn.Module, key: jax.Array) -> dict[str, Any]:
-  """Returns what a model's call is told in training, if it wants to know."""
+  """Returns the arguments of a model's call in training, if it takes any."""
   if 'train' not in inspect.signature(model.__call__).parameters:
     return {}
   return {'train': True, 'rngs': {'dropout': key}}
 
 
-def _keep_if_finite(child: _Child, params: Any, slots: Any) -> _Child:
+def _keep_if_finite(child: _Child, params: Any, opt_state: Any) -> _Child:
   finite = jnp.array(True)
   for leaf in jax.tree.leaves(params):
     finite &= jnp.isfinite(leaf).all()
   sound = finite & ~child.diverged
-  params, slots = jax.tree.map(
+  params, opt_state = jax.tree.map(
     lambda new, old: jnp.where(sound, new, old),
-    (params, slots),
-    (child.params, child.slots),
+    (params, opt_state),
+    (child.params, child.opt_state),
   )
-  return child._replace(params=params, slots=slots, diverged=~sound)
+  return child._replace(params=params, opt_state=opt_state, diverged=~sound)
 
 
 def _measure(
   child: _Child,
-  index: Mapping[str, Any],
+  collections: Mapping[str, Any],
   data: ChildData,
   model: nn.Module,
   train_loss: jax.Array,
-) -> ChildResult:
-  variables = {'params': child.params, **index}
-
-  def right_and_loss(examples: Examples) -> tuple[jax.Array, jax.Array]:
-    logits = _in_parts(
-      functools.partial(model.apply, variables), examples.images
+) -> Record:
+  def evaluate(examples: Examples) -> tuple[jax.Array, jax.Array]:
+    logits = _logits(
+      model, {'params': child.params, **collections}, examples.images
     )
+    chex.assert_rank([logits, examples.labels], [2, 1])
     right = jnp.argmax(logits, axis=-1) == examples.labels
     loss = _finite(_losses(logits, examples.labels).mean())
     return (
@@ -270,28 +235,34 @@ def _measure(
       jnp.where(child.diverged, _LARGEST, loss),
     )
 
-  right, loss = right_and_loss(data.validation)
-  test_accuracy = few_test_accuracy = None
-  if data.test is not None:
-    test_right, _ = right_and_loss(data.test)
-    test_accuracy = test_right.mean(dtype=jnp.float32)
-    if data.few is not None:
-      few_test_accuracy = test_right.mean(dtype=jnp.float32, where=data.few)
-  return ChildResult(
+  right, loss = evaluate(data.validation)
+  record = Record(
     train_loss=_finite(train_loss),
-    validation_accuracy=right.mean(dtype=jnp.float32),
+    validation_accuracy=_mean(right),
     validation_loss=loss,
-    test_accuracy=test_accuracy,
-    few_test_accuracy=few_test_accuracy,
     diverged=child.diverged,
   )
+  if data.test is not None:
+    test_right, _ = evaluate(data.test)
+    record = record.replace(test_accuracy=_mean(test_right))
+    if data.few is not None:
+      record = record.replace(few_test_accuracy=_mean(test_right, data.few))
+  return record
 
 
-def _in_parts(
-  apply: Callable[[jax.Array], Any], images: jax.Array
-) -> jax.Array:
-  """Applies a network to all images, not to too many at once."""
-  num_parts = -(-len(images) // _MEASURED_AT_ONCE)
+def _mean(right: jax.Array, where: jax.Array | None = None) -> jax.Array:
+  """Returns the fraction of right answers, correctly rounded. float32 []."""
+  if where is None:
+    where = jnp.ones_like(right)
+  # XLA multiplies by the reciprocal of a constant, so that 3 · (1/3) < 1.
+  count = lax.optimization_barrier(where.sum(dtype=jnp.float32))
+  return (right & where).sum(dtype=jnp.float32) / count
+
+
+def _logits(model: nn.Module, variables: Any, images: jax.Array) -> jax.Array:
+  """Applies a network to all images, a part at a time."""
+  apply: Any = functools.partial(model.apply, variables)
+  num_parts = -(-len(images) // _MAX_EVALUATED)
   if num_parts == 1:
     return apply(images)
   size = -(-len(images) // num_parts)
@@ -306,19 +277,17 @@ def _losses(logits: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def _finite(loss: jax.Array) -> jax.Array:
-  """Replaces a loss that is no number by the largest that is one."""
+  """Replaces a loss that is not finite by the largest float."""
   return jnp.where(jnp.isfinite(loss), loss, _LARGEST)
 
 
 def _keep_best(child: _Child, score: jax.Array) -> _Child:
-  """Keeps the parameters of the first best epoch, if they are wanted."""
+  """Keeps the parameters of the first best epoch, on request."""
   better = score > child.best_score
-  best = (
-    jax.tree.map(
-      lambda new, old: jnp.where(better, new, old), child.params, child.best
-    )
-    if child.best is not None
-    else None
+  best = jax.tree.map(  # None is a tree without leaves
+    lambda new, old: jnp.where(better, new, old),
+    None if child.best is None else child.params,
+    child.best,
   )
   return child._replace(
     best=best, best_score=jnp.maximum(score, child.best_score)
@@ -327,28 +296,30 @@ def _keep_best(child: _Child, score: jax.Array) -> _Child:
 
 def train_children(
   keys: jax.Array,
-  index: Mapping[str, Any],
+  collections: Mapping[str, Any],
   data: ChildData,
   config: ChildConfig,
   learning_rates: jax.Array | None = None,
   children_per_batch: int | None = None,
   devices: Sequence[jax.Device] | None = None,
-) -> ChildResult:
+  augmentations: jax.Array | None = None,
+) -> Record:
   """Trains children side by side, in one program.
 
   Args:
     keys: One per child, [C].
-    index: As in `train_child`, stacked: every leaf [C, ...].
+    collections: As in `train_child`, stacked: every leaf [C, ...].
     data: What all of them see.
     config: The program.
     learning_rates: float32 [C], instead of the recipe's.
-    children_per_batch: How many to `vmap` on each device; the others wait their
-      turn, which caps memory. By default as measured for the backend.
-    devices: The children are divided among these; all there are by default.
+    children_per_batch: The number of children in a `vmap`, per device; batches
+      run one after another. By default as measured for the backend.
+    devices: Where to train; all devices by default.
+    augmentations: As in `train_child`, stacked: bool [C, 6].
 
   Returns:
     As `train_child`, stacked: every leaf [C, ...]. A child's numbers do not
-    depend on its company.
+    depend on which other children are trained with it.
   """
   devices = tuple(devices or jax.devices())
   num_children = len(keys)
@@ -358,49 +329,44 @@ def train_children(
     )
   if children_per_batch is None:
     children_per_batch = default_batch(devices[0])
-  stacked = (keys, index, learning_rates)
+  stacked = (keys, collections, learning_rates, augmentations)
   filled = _fill_up(stacked, num_children, len(devices) * children_per_batch)
   mesh = jax.sharding.Mesh(np.array(devices), ('children',))
-  results = _train(*filled, data, config, children_per_batch, mesh)
+  results = _train(filled, data, config, children_per_batch, mesh)
   return jax.tree.map(lambda leaf: leaf[:num_children], results)
 
 
 def default_batch(device: jax.Device) -> int:
-  """Returns how many children to train side by side on a device."""
+  """Returns how many children to `vmap` on a device."""
   return CHILDREN_PER_BATCH.get(device.platform, 1)
 
 
 def _fill_up(stacked: Any, count: int, multiple: int) -> Any:
   """Repeats the last child until the count is a multiple."""
-  missing = -count % multiple
-  if not missing:
+  if not (missing := -count % multiple):
     return stacked
   rows = np.minimum(np.arange(count + missing), count - 1)
   return jax.tree.map(lambda leaf: leaf[rows], stacked)
 
 
-@functools.partial(jax.jit, static_argnums=(4, 5, 6))
+@functools.partial(jax.jit, static_argnums=(2, 3, 4))
 def _train(
-  keys: jax.Array,
-  index: Mapping[str, Any],
-  learning_rates: jax.Array,
+  stacked: Any,
   data: ChildData,
   config: ChildConfig,
   children_per_batch: int,
   mesh: jax.sharding.Mesh,
-) -> ChildResult:
-  def share(stacked: Any, data: ChildData) -> ChildResult:
+) -> Record:
+  def share(stacked: Any, data: ChildData) -> Record:
     """Trains one device's share."""
 
-    def one(child: Any) -> ChildResult:
-      key, index, rate = child
-      return train_child(key, index, data, config, rate)
+    def one(child: Any) -> Record:
+      key, collections, rate, augmentations = child
+      return train_child(key, collections, data, config, rate, augmentations)
 
-    if children_per_batch == 1:
-      return lax.map(one, stacked)
-    return lax.map(one, stacked, batch_size=children_per_batch)
+    batch_size = None if children_per_batch == 1 else children_per_batch
+    return lax.map(one, stacked, batch_size=batch_size)
 
-  stacked = (keys, index, learning_rates)
   if mesh.size == 1:
     return share(stacked, data)
   by_child = PartitionSpec('children')

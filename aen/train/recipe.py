@@ -1,10 +1,12 @@
-"""Recipes: how a child is trained, and by what it is judged."""
+"""Recipes: the hyperparameters of a child's training, and its criterion."""
 
 from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
+import json
 import types
 from typing import Any
+from typing import NamedTuple
 
 from flax.linen import initializers
 import jax
@@ -14,8 +16,12 @@ import optax
 
 from aen import io as io_lib
 
-# Part of every store key: raise it when the same config trains differently.
+# Part of every key of the store: raise it when the same recipe trains
+# differently.
 RECIPE_VERSION = 1
+# Fields younger than the version: keys hold them only where they differ from
+# their default, so that older stores stay valid.
+_YOUNGER = ('schedule',)
 
 OPTIMIZERS: Mapping[str, Callable[..., optax.GradientTransformation]] = (
   types.MappingProxyType(
@@ -26,48 +32,70 @@ OPTIMIZERS: Mapping[str, Callable[..., optax.GradientTransformation]] = (
   )
 )
 
+
+def _published_rescale(kernel: jax.Array, index: jax.Array) -> jax.Array:
+  """Rescales U(±1/√fan_in) to the published U(±1/√number of weights)."""
+  if index.ndim != 2:
+    raise ValueError(
+      "the initializer 'published' counts the orbits of dense layers, got a"
+      ' convolution; choose one of '
+      + ', '.join(name for name in INITIALIZERS if name != 'published')
+    )
+  features = kernel.shape[-1] if kernel.ndim == 3 else 1
+  # fan_in = index.shape[0] · channels; weights = orbits · channels · features
+  return kernel * jnp.sqrt(index.shape[0] / ((index.max() + 1) * features))
+
+
+class Initialization(NamedTuple):
+  """How hidden kernels start."""
+
+  kernel_init: initializers.Initializer
+  # Applied to every shared kernel [W, ...] and its index, after kernel_init.
+  rescale: Callable[[jax.Array, jax.Array], jax.Array] | None = None
+
+
 _UNIFORM = initializers.variance_scaling(1 / 3, 'fan_in', 'uniform')
-INITIALIZERS: Mapping[str, initializers.Initializer] = types.MappingProxyType(
+INITIALIZERS: Mapping[str, Initialization] = types.MappingProxyType(
   {
-    'fan_in': _UNIFORM,  # U(±1/√fan-in)
-    'lecun': initializers.lecun_normal(),
-    'he': initializers.he_normal(),
-    'published': _UNIFORM,  # rescaled to U(±1/√orbits) in `children`
+    'fan_in': Initialization(_UNIFORM),  # U(±1/√fan_in)
+    'lecun': Initialization(initializers.lecun_normal()),
+    'he': Initialization(initializers.he_normal()),
+    'published': Initialization(_UNIFORM, _published_rescale),
   }
 )
 
-# What is left of the learning rate when a part of training, 0 to 1, is over.
+# Factor of the learning rate, as a function of the fraction of training done.
+# (optax.cosine_decay_schedule rounds differently, which would change results.)
 SCHEDULES: Mapping[str, Callable[[jax.Array], jax.Array]] = (
   types.MappingProxyType(
     {
       'constant': jnp.ones_like,
-      'cosine': lambda over: (1 + jnp.cos(jnp.pi * over)) / 2,
+      'cosine': lambda done: (1 + jnp.cos(jnp.pi * done)) / 2,
     }
   )
 )
 
-# What makes an epoch, and a network, the best one. The likelihood, exp(-loss),
-# is the geometric mean of the probabilities given to the right classes; it is
-# less noisy than counting right answers.
+# What the best epoch, and the best network, is best in. The likelihood,
+# exp(-loss), is the geometric mean of the probabilities of the true classes; it
+# is less noisy than accuracy.
 CRITERIA = ('accuracy', 'likelihood')
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-  """How a child is trained; hashable, because it is part of the program.
+  """Training hyperparameters; hashable, because they are part of the program.
 
   Attributes:
-    epochs: Times every image is seen.
-    batch_size: Images a step; those that fill no batch wait for another epoch,
-      whose order differs.
-    optimizer: A name in `OPTIMIZERS`.
-    learning_rate: Of all children that are given none of their own.
-    momentum: Of the optimizer (Adam's β₁).
-    initializer: A name in `INITIALIZERS`: how hidden kernels start.
-    fresh_order: Whether every epoch has an order of its own, or all the first
-      one's, as in the published code.
-    criterion: What the best epoch is best in, one of `CRITERIA`.
-    schedule: A name in `SCHEDULES`: what becomes of the learning rate.
+    epochs: Passes over the training images.
+    batch_size: Batch size; the remainder of each epoch is dropped.
+    optimizer: Name in `OPTIMIZERS`.
+    learning_rate: Learning rate of the child networks.
+    momentum: Momentum of the optimizer (Adam's β₁).
+    initializer: Name in `INITIALIZERS`: the distribution of initial kernels.
+    fresh_order: Whether images are reshuffled every epoch. The published code
+      shuffles them once.
+    criterion: What selects the best epoch and network, one of `CRITERIA`.
+    schedule: Name in `SCHEDULES`: how the learning rate changes.
   """
 
   epochs: int = 4
@@ -83,12 +111,7 @@ class Recipe:
   def __post_init__(self) -> None:
     for name in ('epochs', 'batch_size'):
       io_lib.positive(getattr(self, name), name)
-    for name, known in (
-      ('optimizer', OPTIMIZERS),
-      ('initializer', INITIALIZERS),
-      ('criterion', CRITERIA),
-      ('schedule', SCHEDULES),
-    ):
+    for name, known in CHOICES.items():
       if getattr(self, name) not in known:
         raise ValueError(
           f'{name} must be one of {", ".join(known)}, got'
@@ -102,18 +125,40 @@ class Recipe:
       raise ValueError(f'momentum must be in [0, 1), got {self.momentum!r}')
 
 
-def scores(result: Any, criterion: str) -> jax.Array:
-  """Returns what each epoch is worth by a criterion: 0 to 1, more is better.
+# The fields of a recipe that are chosen from a list of names.
+CHOICES: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
+  {
+    'optimizer': tuple(OPTIMIZERS),
+    'initializer': tuple(INITIALIZERS),
+    'criterion': CRITERIA,
+    'schedule': tuple(SCHEDULES),
+  }
+)
+
+
+def recipe_key(recipe: Recipe) -> str:
+  """Returns a recipe as the part of a store's key that describes training."""
+  fields = {
+    field.name: getattr(recipe, field.name)
+    for field in dataclasses.fields(recipe)
+    if field.name not in _YOUNGER
+    or getattr(recipe, field.name) != field.default
+  }
+  return json.dumps({'version': RECIPE_VERSION, **fields}, sort_keys=True)
+
+
+def scores(record: Any, criterion: str) -> Any:
+  """Returns the value of each epoch by a criterion, from 0 to 1. [E].
 
   Args:
-    result: Has `validation_accuracy` and `validation_loss`.
+    record: Has `validation_accuracy` and `validation_loss`, [E] each.
     criterion: One of `CRITERIA`.
   """
   if criterion == 'accuracy':
-    return jnp.asarray(result.validation_accuracy)
-  return jnp.exp(-jnp.asarray(result.validation_loss))
+    return record.validation_accuracy
+  return jnp.exp(-jnp.asarray(record.validation_loss))
 
 
-def best_epoch(result: Any, criterion: str) -> int:
-  """Returns the first of the best epochs; arguments as in `scores`."""
-  return int(np.argmax(scores(result, criterion)))
+def best_epoch(record: Any, criterion: str, epochs: int | None = None) -> int:
+  """Returns the best of the first `epochs` epochs, the first among equals."""
+  return int(np.argmax(scores(record, criterion)[:epochs]))

@@ -1,4 +1,4 @@
-"""What networks are worth, and how sure that is.
+"""Scores and gains as functions of records, with their uncertainty.
 
 Legend: N test images, S seeds.
 """
@@ -10,17 +10,17 @@ import math
 import numpy as np
 
 from aen.train import recipe as recipe_lib
-from aen.train import store as store_lib
+from aen.train.store import Record
 
-Z_95 = 1.959964  # two-sided 95 % of a normal distribution
+Z_95 = 1.959964  # two-sided 95 % quantile of the normal distribution
 
 
 @dataclasses.dataclass(frozen=True)
 class Gain:
-  """A difference of test accuracies, with its 95 % interval.
+  """A difference of test accuracies, with its 95 % confidence interval.
 
-  The interval covers both chances: of drawing these test images, and of drawing
-  these seeds. Both networks answer the same images and share their seeds.
+  The interval accounts for both samples: the test images and the seeds. Both
+  networks classify the same images and share their seeds.
   """
 
   mean: float
@@ -29,16 +29,30 @@ class Gain:
   standard_error: float
 
   @classmethod
-  def between(cls, best: np.ndarray, base: np.ndarray) -> 'Gain':
-    """Compares two networks by which images they get right, bool [S, N]."""
-    difference = best.astype(float) - base  # [S, N]
+  def between(cls, best: np.ndarray, baseline: np.ndarray) -> 'Gain':
+    """Compares two networks by which images they get right, bool [S, N].
+
+    The variance of the mean is the sum of the variances over images and over
+    seeds; the interval is Student's t with Satterthwaite's degrees of freedom,
+    ν = (Σ vᵢ)² / Σ (vᵢ² / (nᵢ - 1)).
+    """
+    from scipy import stats  # slow to import
+
+    difference = best.astype(float) - baseline  # [S, N]
     mean = float(difference.mean())
-    means = [difference.mean(axis=0)]  # by image
+    samples = [difference.mean(axis=0)]  # by image
     if len(difference) > 1:
-      means.append(difference.mean(axis=1))  # by seed
-    variances = [part.var(ddof=1) / part.size for part in means]
-    margin = _margin(variances, means)
-    return cls(mean, mean - margin, mean + margin, math.sqrt(sum(variances)))
+      samples.append(difference.mean(axis=1))  # by seed
+    variances = [sample.var(ddof=1) / sample.size for sample in samples]
+    total = sum(variances)
+    if total == 0:
+      return cls(mean, mean, mean, 0.0)
+    freedom = total**2 / sum(
+      variance**2 / (sample.size - 1)
+      for variance, sample in zip(variances, samples, strict=True)
+    )
+    margin = float(stats.t.ppf(0.975, freedom)) * math.sqrt(total)
+    return cls(mean, mean - margin, mean + margin, math.sqrt(total))
 
   @property
   def is_clear(self) -> bool:
@@ -52,31 +66,17 @@ class Gain:
     )
 
 
-def _margin(variances: Sequence[float], samples: Sequence[np.ndarray]) -> float:
-  """Returns half a 95 % interval, by Student's t as Satterthwaite has it."""
-  from scipy import stats  # takes a while to load
-
-  total = sum(variances)
-  if total == 0:
-    return 0.0
-  freedom = total**2 / sum(
-    variance**2 / (sample.size - 1)
-    for variance, sample in zip(variances, samples, strict=True)
-  )
-  return float(stats.t.ppf(0.975, freedom)) * math.sqrt(total)
-
-
 @dataclasses.dataclass(frozen=True)
 class Score:
-  """What a network's children reached in their best epochs; means over seeds.
+  """The best epochs of a network's children; means over seeds.
 
   Attributes:
     value: By the recipe's criterion, from 0 to 1.
     accuracy: On the validation images.
-    standard_error: Of that accuracy: the images' and the seeds'.
+    standard_error: Of the accuracy, over images and seeds.
     loss: On the validation images.
-    num_seeds: How many children.
-    num_diverged: How many of them diverged.
+    num_seeds: The number of children.
+    num_diverged: The number of children that diverged.
   """
 
   value: float
@@ -88,12 +88,12 @@ class Score:
 
   @classmethod
   def of(
-    cls, records: Sequence[store_lib.Record], criterion: str, num_images: int
+    cls, records: Sequence[Record], criterion: str, num_images: int
   ) -> 'Score':
     """Returns the score of a network's children."""
-    values, accuracies, losses = np.array(
-      [_best(record, criterion) for record in records]
-    ).T
+    best = [recipe_lib.best_epoch(record, criterion) for record in records]
+    pairs = list(zip(records, best, strict=True))
+    accuracies = np.array([r.validation_accuracy[e] for r, e in pairs])
     accuracy = float(accuracies.mean())
     # As if two more images were right and two wrong (Agresti and Coull), so
     # that all of a few images right is no certainty.
@@ -102,22 +102,28 @@ class Score:
     if len(records) > 1:
       variance += float(accuracies.var(ddof=1)) / len(records)
     return cls(
-      value=float(values.mean()),
+      value=value(records, criterion),
       accuracy=accuracy,
       standard_error=math.sqrt(variance),
-      loss=float(losses.mean()),
+      loss=float(np.mean([r.validation_loss[e] for r, e in pairs])),
       num_seeds=len(records),
       num_diverged=sum(record.diverged for record in records),
     )
 
 
-def _best(
-  record: store_lib.Record, criterion: str
-) -> tuple[float, float, float]:
-  """Returns value, accuracy and loss of the best epoch."""
-  best = recipe_lib.best_epoch(record, criterion)
-  return (
-    float(recipe_lib.scores(record, criterion)[best]),
-    record.validation_accuracy[best],
-    record.validation_loss[best],
-  )
+def value(
+  records: Sequence[Record], criterion: str, epochs: int | None = None
+) -> float:
+  """Returns the value of a network: its best epoch's score, mean over seeds.
+
+  Args:
+    records: Its children.
+    criterion: One of `recipe.CRITERIA`.
+    epochs: Only the first epochs count, if given.
+  """
+  scores = [
+    float(recipe_lib.scores(record, criterion)[best])
+    for record in records
+    for best in [recipe_lib.best_epoch(record, criterion, epochs)]
+  ]
+  return float(np.mean(scores))

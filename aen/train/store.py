@@ -1,8 +1,10 @@
-"""The store: what became of every child that was ever trained.
+"""The store: the results of every child ever trained, in one SQLite file.
 
-One SQLite file, safe for several processes at once (the first result of a child
-stands). A child is known by four things: its network, the images, the recipe
-and the seed. Nothing is pickled.
+A child is identified by its network, the data, the recipe and the seed. Several
+processes may write at once; the first result of a child is kept. Nothing is
+pickled.
+
+Legend: E epochs.
 """
 
 from collections.abc import Iterable
@@ -20,6 +22,10 @@ import pathlib
 import sqlite3
 from typing import Any
 
+from flax import struct
+from flax import traverse_util
+import numpy as np
+
 from aen import io as io_lib
 
 SCHEMA_VERSION = 2
@@ -33,13 +39,13 @@ class ResultsError(OSError):
 
 @dataclasses.dataclass(frozen=True)
 class ChildKey:
-  """What a child is; two with equal keys are the same child.
+  """The identity of a child.
 
   Attributes:
-    network: Names the network: equal networks, equal names.
+    network: Equal for equal networks; see `Space.key`.
     data: The fingerprint of the images.
-    recipe: How it is trained, the version of the training code included.
-    seed: Its random seed.
+    recipe: The recipe as JSON, with the version of the training code.
+    seed: The random seed.
   """
 
   network: str
@@ -48,35 +54,34 @@ class ChildKey:
   seed: int
 
 
-@dataclasses.dataclass(frozen=True)
-class Record:
-  """What became of a child, epoch by epoch.
+class Record(struct.PyTreeNode):
+  """A child's result, from training to the report.
 
-  Attributes:
-    key: Which child.
-    symmetries: The network in words, for people.
-    num_weights: Its free kernel weights.
-    train_loss: The mean over each epoch's steps.
-    validation_accuracy: After each epoch.
-    validation_loss: After each epoch.
-    test_accuracy: After each epoch; empty if it was not measured.
-    few_test_accuracy: The same on some of the test images, counted apart.
-    diverged: Whether the parameters stopped being finite.
-    seconds: Its share of the wall time.
-    params: The best epoch's parameters as bytes, if they were kept.
+  `train_child` returns the measurements as arrays, [E] each; the evaluator adds
+  who the child is and turns the curves into tuples of floats.
+
+  A child whose parameters stop being finite has diverged: it keeps the
+  parameters of the last finite epoch, and from then on its accuracies are 0 and
+  its losses the largest float32. So no curve holds a NaN.
   """
 
-  key: ChildKey
-  symmetries: str
-  num_weights: int
-  train_loss: tuple[float, ...]
-  validation_accuracy: tuple[float, ...]
-  validation_loss: tuple[float, ...]
-  test_accuracy: tuple[float, ...]
-  few_test_accuracy: tuple[float, ...]
-  diverged: bool
-  seconds: float
-  params: bytes | None = dataclasses.field(default=None, repr=False)
+  train_loss: Any  # [E], mean over the steps of each epoch
+  validation_accuracy: Any  # [E]
+  validation_loss: Any  # [E]
+  test_accuracy: Any = ()  # [E], empty if it was not measured
+  few_test_accuracy: Any = ()  # [E], on a marked subset of the test images
+  diverged: Any = False
+  # The best epoch's parameters, on request.
+  params: Any = dataclasses.field(default=None, repr=False, compare=False)
+  key: ChildKey = struct.field(pytree_node=False, default=None)
+  symmetries: str = struct.field(pytree_node=False, default='')
+  num_weights: int = struct.field(pytree_node=False, default=0)
+  seconds: float = struct.field(pytree_node=False, default=0.0)
+
+  @property
+  def epochs(self) -> int:
+    """The number of epochs it was trained for."""
+    return len(self.validation_accuracy)
 
 
 _CURVES = (
@@ -106,14 +111,26 @@ CREATE TABLE IF NOT EXISTS results (
   few_test_accuracy TEXT NOT NULL DEFAULT '[]',
   PRIMARY KEY ({', '.join(_KEY)})) WITHOUT ROWID
 """
-# What each older format lacks.
+# Version -> the statement that brings it to the next one.
 _MIGRATIONS = {
   1: "ALTER TABLE results ADD few_test_accuracy TEXT NOT NULL DEFAULT '[]'"
 }
+# Part of SQLite's message -> what to do about it.
+_ADVICE = {
+  'locked': 'another process is writing: wait for it, or interrupt it',
+  'readonly': 'make it writable, or choose another run directory',
+  'unable to open': 'make it writable, or choose another run directory',
+  'full': 'free some space and start again: finished children are kept',
+  'I/O': 'free some space and start again: finished children are kept',
+}
+_DAMAGED = (
+  'the file is damaged: move it away (its children will be trained again) or'
+  ' restore a copy'
+)
 
 
 class Results:
-  """A store in a file, or in memory.
+  """The store, in a file or in memory.
 
   >>> store = Results()
   >>> len(store)
@@ -121,13 +138,13 @@ class Results:
   """
 
   def __init__(self, path: str | os.PathLike[str] = MEMORY) -> None:
-    """Opens a store, which is made if there is none.
+    """Opens a store, creating the file if necessary.
 
     Args:
       path: The file.
 
     Raises:
-      ResultsError: It cannot be written, is locked or damaged, or is none.
+      ResultsError: The file cannot be written, is locked, or is no store.
     """
     self.path = str(path)
     if self.path != MEMORY:
@@ -155,11 +172,16 @@ class Results:
     self.close()
 
   def close(self) -> None:
-    """Closes the file; all that was put is in it already."""
+    """Closes the file; every `put` is already on disk."""
     self._connection.close()
 
   def get(self, key: ChildKey, with_params: bool = False) -> Record | None:
-    """Returns what became of a child, or None if nothing is known."""
+    """Returns a child's record, or None if it has not been trained.
+
+    Args:
+      key: The child.
+      with_params: Whether to read its parameters too.
+    """
     columns = (*COLUMNS, 'params' if with_params else 'NULL')
     row = self._run(
       f'SELECT {", ".join(columns)} FROM results WHERE'
@@ -169,9 +191,9 @@ class Results:
     return None if row is None else _as_record(row)
 
   def put(self, records: Iterable[Record]) -> None:
-    """Stores records, all or none of them; a child's first result stands.
+    """Stores records, all or none of them; a child's first record is kept.
 
-    Parameters are added to a result that was stored without them.
+    Parameters are added to a record that was stored without them.
     """
     slots = ', '.join('?' * (len(COLUMNS) + 1))
     statement = (
@@ -183,16 +205,15 @@ class Results:
       self._connection.executemany(statement, [_as_row(r) for r in records])
 
   def forget_params(self) -> None:
-    """Drops all parameters, which are the bulk of a store."""
+    """Deletes all parameters, which take most of the space."""
     with self._transaction():
       self._run('UPDATE results SET params = NULL WHERE params IS NOT NULL')
     self._run('VACUUM')
 
   def export_csv(self, path: str | os.PathLike[str]) -> None:
-    """Writes all results, without parameters, in the order of their keys.
+    """Writes all records, without parameters, sorted by key.
 
-    A file whose name ends in .gz is compressed; the same results give the same
-    bytes.
+    A file whose name ends in .gz is compressed. Equal records give equal bytes.
     """
     rows = self._run(
       f'SELECT {", ".join(COLUMNS)} FROM results ORDER BY {", ".join(_KEY)}'
@@ -203,10 +224,10 @@ class Results:
       writer.writerows(rows)
 
   def import_csv(self, path: str | os.PathLike[str]) -> int:
-    """Adds the results of a CSV file that `export_csv` wrote, all or none.
+    """Adds the records of a file that `export_csv` wrote, all or none.
 
     Returns:
-      The number of results in the file.
+      The number of records in the file.
     """
     opened = gzip.open if _is_compressed(path) else open
     with opened(path, 'rt', newline='', encoding='utf-8') as file:
@@ -261,12 +282,13 @@ class Results:
 
   @contextlib.contextmanager
   def _explained(self) -> Iterator[None]:
-    """Turns SQLite's errors into one line that says what to do."""
+    """Raises SQLite's errors as one line that says what to do."""
     try:
       yield
     except sqlite3.Error as error:
+      advice = (a for part, a in _ADVICE.items() if part in str(error))
       raise ResultsError(
-        f'{self.path}: {error}; {_advice(str(error))}'
+        f'{self.path}: {error}; {next(advice, _DAMAGED)}'
       ) from error
 
 
@@ -288,69 +310,62 @@ def _written_csv(path: str | os.PathLike[str]) -> Iterator[io.TextIOWrapper]:
     yield file
 
 
-def _advice(message: str) -> str:
-  """Returns what to do about an error of SQLite."""
-  for words, advice in (
-    ('locked', 'another process holds it: wait for that one, or stop it'),
-    ('readonly', 'make it writable, or choose another run directory'),
-    ('unable to open', 'make it writable, or choose another run directory'),
-    ('full', 'free some space and start again: what was finished is kept'),
-    ('I/O', 'free some space and start again: what was finished is kept'),
-  ):
-    if words in message:
-      return advice
-  return (
-    'the file is damaged: move it away (its children will be trained again) or'
-    ' restore a copy'
-  )
-
-
 def _as_row(record: Record) -> tuple[Any, ...]:
-  curves = (json.dumps(getattr(record, name)) for name in _CURVES)
   return (
     *dataclasses.astuple(record.key),
     record.symmetries,
     record.num_weights,
-    *curves,
+    *(json.dumps(getattr(record, name)) for name in _CURVES),
     int(record.diverged),
     record.seconds,
-    record.params,
+    None if record.params is None else pack(record.params),
   )
 
 
 def _as_record(row: Sequence[Any]) -> Record:
   network, data, recipe, seed, symmetries, num_weights, *rest = row
   *curves, diverged, seconds, params = rest
-  fields: list[Any] = [
-    ChildKey(network, data, recipe, int(seed)),
-    symmetries,
-    int(num_weights),
-    *(tuple(json.loads(curve)) for curve in curves),
-    bool(int(diverged)),
-    float(seconds),
-    params,
-  ]
-  return Record(*fields)
+  parsed = [tuple(json.loads(curve)) for curve in curves]
+  return Record(
+    **dict(zip(_CURVES, parsed, strict=True)),
+    diverged=bool(int(diverged)),
+    params=None if params is None else unpack(params),
+    key=ChildKey(network, data, recipe, int(seed)),
+    symmetries=symmetries,
+    num_weights=int(num_weights),
+    seconds=float(seconds),
+  )
+
+
+def pack(params: Any) -> bytes:
+  """Serialises parameters, without pickle."""
+  flat = traverse_util.flatten_dict(params, sep='/')
+  file = io.BytesIO()
+  arrays: dict[str, Any] = {n: np.asarray(leaf) for n, leaf in flat.items()}
+  np.savez(file, **arrays)
+  return file.getvalue()
+
+
+def unpack(packed: bytes) -> Any:
+  """Restores parameters from the bytes of `pack`."""
+  with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
+    return traverse_util.unflatten_dict(dict(arrays), sep='/')
 
 
 def _from_csv(line: Sequence[str], where: str) -> Record:
   try:
     record = _as_record((*line, None))
-    _check_curves(record)
+    curves = {name: getattr(record, name) for name in _CURVES}
+    if len({len(curve) for curve in curves.values()} - {0}) != 1:
+      raise ValueError('the curves have different numbers of epochs')
+    for name, curve in curves.items():
+      bounds = (0, 1) if name.endswith('accuracy') else (-math.inf, math.inf)
+      low, high = bounds
+      if not all(low <= v <= high and math.isfinite(v) for v in curve):
+        raise ValueError(f'{name} holds values outside {low}…{high}')
   except (ValueError, TypeError) as error:
     raise ValueError(
       f'{where}: expected {len(COLUMNS)} columns as export_csv writes them, got'
       f' {len(line)} ({error}); nothing was imported'
     ) from error
   return record
-
-
-def _check_curves(record: Record) -> None:
-  lengths = {len(getattr(record, name)) for name in _CURVES} - {0}
-  if len(lengths) != 1:
-    raise ValueError('the curves have different numbers of epochs')
-  for name in _CURVES:
-    curve = getattr(record, name)
-    low, high = (0, 1) if name.endswith('accuracy') else (-math.inf, math.inf)
-    if not all(low <= v <= high and math.isfinite(v) for v in curve):
-      raise ValueError(f'{name} holds values outside {low}…{high}')

@@ -29,8 +29,6 @@ def landscape():
     name='planted',
     symmetries=NAMES,
     network_of=lattice.network_of,
-    shortest_states=lattice.shortest_states,
-    implied_states=lattice.implied_states,
     weights=lattice.num_weights.sum(axis=1),
     seeds=np.arange(2),
     validation=accuracy + noise[0],

@@ -30,8 +30,6 @@ def make_landscape():
     name='g_mnist/aug1',
     symmetries=('rotation', 'vertical_flip'),
     network_of=np.array([0, 1, 2, 2]),
-    shortest_states=np.array([0, 1, 2]),
-    implied_states=np.array([0, 1, 3]),
     weights=np.array([9, 5, 3]),
     seeds=np.array([0]),
     validation=np.array([[[0.1, 0.2]], [[0.5, 0.4]], [[0.3, 0.3]]]),

@@ -481,5 +481,5 @@ def test_grey_levels_are_scaled_as_published_and_others_by_themselves():
 
 def test_parameters_become_bytes_and_come_back():
   params = {'a': {'kernel': np.arange(6.0).reshape(2, 3)}, 'b': np.float32(1)}
-  again = evaluate_lib.unpack(evaluate_lib.pack(params))
+  again = store_lib.unpack(store_lib.pack(params))
   jax.tree.map(np.testing.assert_array_equal, again, params)

@@ -57,7 +57,7 @@ def test_programs_compute_what_the_models_do(image_shape, head):
   space = mlp_space.mlp_space(image_shape, 3, head=head)
   x = jax.random.normal(jax.random.key(0), (2, *image_shape))
   for network in {0, len(space) // 2, len(space) - 1}:
-    program, inputs = space.program(network), space.inputs(network)
+    program, inputs = space.program(network), space.inputs(network).collections
     _, variables = program.apply(
       inputs, x, rngs={'params': jax.random.key(1)}, mutable=['params']
     )
@@ -169,12 +169,12 @@ def test_groups_of_one_order_share_a_program():
   space = make_gcnn_space()
   networks = (*range(6), *range(len(space) - 6, len(space)))
   assert len({space.program(network) for network in networks}) == 4 * 2
-  masks = [space.inputs(network)['augmentation'] for network in networks]
+  masks = [space.inputs(network).augmentations for network in networks]
   assert [int(mask.sum()) for mask in masks] == [0] * 6 + [6] * 6
   x = jax.random.normal(jax.random.key(0), (2, 16, 16))
   network = space.network(('horizontal_flip', 'vertical_flip', 'random_shear'))
   program, model = space.program(network), space.model(network)
-  inputs = {'sharing': space.inputs(network)['sharing']}
+  inputs = space.inputs(network).collections
   shapes = jax.eval_shape(model.init, jax.random.key(1), x)['params']
   rng = np.random.default_rng(0)
   params = jax.tree.map(lambda leaf: 0.1 * rng.normal(size=leaf.shape), shapes)

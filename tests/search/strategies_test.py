@@ -9,8 +9,8 @@ import pytest
 
 import aen
 from aen.search import compare
+from aen.search import space as space_lib
 from aen.search import strategies
-from aen.search.strategies import sweeps
 from aen.search.strategies.halving import rungs
 
 NAMES = (
@@ -34,7 +34,7 @@ CASES = [
   ('evolution', {'per_round': 3}),
   ('local', {'per_round': 3}),
   ('halving', {'candidates': 7, 'factor': 3, 'per_round': 2}),
-  ('dqn', {'per_round': 3}),
+  ('dqn', {'walkers': 3}),
 ]
 
 
@@ -89,7 +89,10 @@ def test_proposes_states_and_learns_their_values(name, options):
   _, trace = search(name, options, jax.random.key(1))
   states, epochs, values = (np.asarray(x) for x in trace)
   used = states >= 0
-  assert states.shape == (ROUNDS, options.get('per_round', 1))
+  assert states.shape == (
+    ROUNDS,
+    options.get('per_round', options.get('walkers', 1)),
+  )
   assert set(states[~used].tolist()) <= {strategies.NO_STATE}
   assert states.max() < 2**K
   assert epochs[used].min() >= 1
@@ -165,7 +168,8 @@ def test_these_see_every_network(name):
 
 def test_networks_go_by_their_shortest_names():
   np.testing.assert_array_equal(
-    sweeps.shortest_states(lattice().network_of), lattice().shortest_states
+    space_lib.Table(NAMES, lattice().network_of).shortest_states,
+    lattice().shortest_states,
   )
 
 
@@ -220,7 +224,7 @@ def test_evolution_breeds_from_the_best_and_forgets_the_oldest():
 
 
 def test_walkers_share_what_they_learn():
-  state, trace = search('dqn', {'per_round': 3}, jax.random.key(9))
+  state, trace = search('dqn', {'walkers': 3}, jax.random.key(9))
   rounds = int((np.asarray(trace.states[:, 0]) >= 0).sum())
   assert int(state.replay.added) == int(state.counts.steps) == 3 * rounds
   adam = state.agent.opt_state[0]

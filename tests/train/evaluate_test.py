@@ -1,5 +1,6 @@
 """Which children are trained together, and on how many devices."""
 
+import dataclasses
 import types
 
 import jax
@@ -8,7 +9,10 @@ import pytest
 import aen
 from aen.search import mlp_space
 from aen.train import evaluate as evaluate_lib
+from aen.train import recipe as recipe_lib
 from aen.train import store as store_lib
+
+RECORD = store_lib.Record((1.0,), (0.5,), (1.0,))
 
 
 @pytest.mark.parametrize(
@@ -27,7 +31,10 @@ def test_batches_leave_no_device_idle(
   monkeypatch.setattr(
     evaluate_lib.Evaluator,
     '_train',
-    lambda self, batch, devices: trained.append((len(batch), len(devices))),
+    lambda self, batch, devices, recipe: (
+      trained.append((len(batch), len(devices)))
+      or [dataclasses.replace(RECORD, key=self._key(r, recipe)) for r in batch]
+    ),
   )
   devices = [types.SimpleNamespace(platform='cpu') for _ in range(4)]
   monkeypatch.setattr(jax, 'devices', lambda: devices)
@@ -35,8 +42,8 @@ def test_batches_leave_no_device_idle(
   assert trained == [(size, num_devices) for size in sizes]
 
 
-def test_memos_from_before_there_were_schedules_stay_known():
+def test_keys_from_before_there_were_schedules_stay_valid():
   first = aen.Recipe()
-  assert 'schedule' not in evaluate_lib.recipe_key(first)
+  assert 'schedule' not in recipe_lib.recipe_key(first)
   cosine = aen.Recipe(schedule='cosine')
-  assert '"schedule": "cosine"' in evaluate_lib.recipe_key(cosine)
+  assert '"schedule": "cosine"' in recipe_lib.recipe_key(cosine)

@@ -8,6 +8,8 @@ import sqlite3
 import subprocess
 import sys
 
+import chex
+import numpy as np
 import pytest
 
 from aen.train import store as store_lib
@@ -57,11 +59,15 @@ def test_every_part_of_the_key_counts(part):
 def test_the_first_result_stands_and_gains_parameters():
   store = store_lib.Results()
   store.put([RECORD])
-  store.put([dataclasses.replace(RECORD, num_weights=1, params=b'weights')])
+  weights = {'hidden': {'kernel': np.arange(3.0)}}
+  store.put([dataclasses.replace(RECORD, num_weights=1, params=weights)])
   assert store.get(RECORD.key) == RECORD
-  assert store.get(RECORD.key, with_params=True).params == b'weights'
-  store.put([dataclasses.replace(RECORD, params=b'others')])
-  assert store.get(RECORD.key, with_params=True).params == b'weights'
+  found = store.get(RECORD.key, with_params=True).params
+  chex.assert_trees_all_equal(found, weights)
+  other = {'hidden': {'kernel': np.zeros(3)}}
+  store.put([dataclasses.replace(RECORD, params=other)])
+  found = store.get(RECORD.key, with_params=True).params
+  chex.assert_trees_all_equal(found, weights)
   store.forget_params()
   assert store.get(RECORD.key, with_params=True).params is None
   assert store.get(RECORD.key) == RECORD

@@ -1,44 +1,56 @@
 """Search strategies: one interface, propose → observe, all pure."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 import dataclasses
 import difflib
-import inspect
+import functools
+from typing import Any
 
 import numpy as np
 
-from aen.search.agent import DQNConfig
-from aen.search.strategies.base import count
-from aen.search.strategies.base import Counts
+from aen.search import space as space_lib
+from aen.search.strategies import dqn
+from aen.search.strategies import evolution
+from aen.search.strategies import halving
+from aen.search.strategies import local
+from aen.search.strategies import sweep
+from aen.search.strategies.base import Method
 from aen.search.strategies.base import NO_STATE
+from aen.search.strategies.base import Problem
 from aen.search.strategies.base import Proposal
 from aen.search.strategies.base import Strategy
-from aen.search.strategies.deep_q import dqn
-from aen.search.strategies.evolution import evolution
-from aen.search.strategies.halving import halving
-from aen.search.strategies.local import local
-from aen.search.strategies.sweeps import exhaustive
-from aen.search.strategies.sweeps import random
 
-# name -> factory(num_bits, *, network_of, epochs, per_round=…, **options)
-STRATEGIES: dict[str, Callable[..., Strategy]] = {
-  'exhaustive': exhaustive,
-  'random': random,
-  'evolution': evolution,
-  'local': local,
-  'halving': halving,
-  'dqn': dqn,
+STRATEGIES: Mapping[str, Method] = {
+  'exhaustive': sweep.EXHAUSTIVE,
+  'random': sweep.RANDOM,
+  'evolution': evolution.EVOLUTION,
+  'local': local.LOCAL,
+  'halving': halving.HALVING,
+  'dqn': dqn.DQN,
 }
 
 __all__ = (
   'NO_STATE',
   'STRATEGIES',
-  'Counts',
+  'Method',
+  'Problem',
   'Proposal',
   'Strategy',
-  'count',
   'make',
+  'option_names',
 )
+
+
+def option_names(name: str) -> tuple[str, ...]:
+  """Returns the options of a strategy, or says which strategies there are."""
+  if name not in STRATEGIES:
+    near = difflib.get_close_matches(name, STRATEGIES, 1)
+    hint = f'; did you mean {near[0]!r}?' if near else ''
+    raise ValueError(
+      f'strategy must be one of {", ".join(STRATEGIES)}, got {name!r}{hint}'
+    )
+  fields = dataclasses.fields(STRATEGIES[name].options)  # type: ignore[arg-type]
+  return tuple(f.name for f in fields if f.name != 'num_bits')
 
 
 def make(
@@ -47,41 +59,46 @@ def make(
   *,
   network_of: np.ndarray,
   epochs: int,
-  **options: object,
+  config: Any = None,
+  **options: Any,
 ) -> Strategy:
   """Returns a strategy by name.
 
   Args:
     name: One of `STRATEGIES`.
-    num_bits: The number of symmetries, K.
-    network_of: The network of every state, as of `aen.Lattice`. int32 [2^K]
-    epochs: How many epochs a network trains for.
-    **options: The strategy's own; `per_round` is the number of states it
-      proposes at once.
+    num_bits: The number of bits of a state, K.
+    network_of: The network of every state, as in `aen.Lattice`. int32 [2^K]
+    epochs: How long a network is trained.
+    config: The strategy's options as their dataclass, such as `DQNConfig`; its
+      defaults if not given.
+    **options: Fields of that dataclass to change.
 
   Returns:
     The strategy.
   """
-  if name not in STRATEGIES:
-    near = difflib.get_close_matches(name, STRATEGIES, 1)
-    hint = f'; did you mean {near[0]!r}?' if near else ''
-    raise ValueError(
-      f'strategy must be one of {", ".join(STRATEGIES)}, got {name!r}{hint}'
-    )
-  known = _options(STRATEGIES[name])
+  known = option_names(name)
   for option in options:
     if option not in known:
       raise ValueError(
         f'{name} has no option {option!r}; it has {", ".join(known)}'
       )
-  return STRATEGIES[name](
-    num_bits, network_of=network_of, epochs=epochs, **options
-  )
-
-
-def _options(factory: Callable[..., Strategy]) -> list[str]:
-  names = list(inspect.signature(factory).parameters)
-  fields = [field.name for field in dataclasses.fields(DQNConfig)]
-  names += fields if factory is dqn else []
-  hidden = ('num_bits', 'network_of', 'epochs', 'options')
-  return [name for name in names if name not in hidden]
+  network_of = np.asarray(network_of)
+  if network_of.shape != (2**num_bits,) or network_of.dtype.kind not in 'iu':
+    raise ValueError(
+      f'network_of must be the network of each of the {2**num_bits} states of'
+      f' {num_bits} bits, as in aen.Lattice, got {network_of.dtype}'
+      f' {network_of.shape}'
+    )
+  if epochs < 1:
+    raise ValueError(f'epochs must be at least 1, got {epochs}')
+  method = STRATEGIES[name]
+  config = dataclasses.replace(config or method.options(), **options)
+  if hasattr(config, 'num_bits'):
+    config = dataclasses.replace(config, num_bits=num_bits)
+  bits = tuple(map(str, range(num_bits)))
+  table = space_lib.Table(bits, network_of.astype(np.int32))
+  problem = Problem(table, epochs)
+  bound: list[Any] = [
+    fn and functools.partial(fn, problem, config) for fn in method[1:]
+  ]
+  return Strategy(*bound)

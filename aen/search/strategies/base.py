@@ -1,13 +1,17 @@
-"""What all strategies have in common: propose → observe, and their counts.
+"""What all strategies share: the interface propose → observe, and counts.
 
 A strategy is a bundle of pure functions on arrays of fixed shapes, so a whole
-search can be jitted, scanned and vmapped over keys. It keeps no accuracies that
-it does not need: whoever evaluates keeps the store.
+search can be jitted, scanned and vmapped over keys. Values are kept by whoever
+evaluates; a strategy keeps only what it needs.
+
+To add one, write a module like `sweep` with a dataclass of options and the
+functions of `Method`, and list it in `strategies.STRATEGIES`.
 
 Legend: K bits, 2^K states, R networks, P proposals of a round.
 """
 
 from collections.abc import Callable
+import dataclasses
 from typing import Any
 from typing import NamedTuple
 
@@ -15,34 +19,66 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-NO_STATE = -1  # a slot of a proposal that asks for nothing
+from aen.search.space import Table
+
+NO_STATE = -1  # an unused slot of a proposal
 
 
 class Proposal(NamedTuple):
   """States to evaluate, in one round.
 
-  An unused slot is `NO_STATE` with 0 epochs. A strategy that is finished
-  proposes nothing but unused slots, and to observe those changes nothing.
+  An unused slot is `NO_STATE` with 0 epochs. A finished strategy proposes
+  unused slots only, and observing those changes nothing.
   """
 
   states: jax.Array  # int32 [P]
   epochs: jax.Array  # int32 [P], how long to train
 
 
-class Strategy(NamedTuple):
-  """One way to search.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Problem:
+  """What a strategy searches.
 
   Attributes:
-    init: (key, baseline) -> state. The key is consumed; `baseline` is the
-      accuracy of the network without symmetries, which is thus already known.
+    table: Which states are which network.
+    epochs: How long a network is trained.
+  """
+
+  table: Table
+  epochs: int
+
+  @property
+  def num_bits(self) -> int:
+    """K."""
+    return len(self.table.bits)
+
+
+class Method(NamedTuple):
+  """A kind of strategy: its options, and functions of (problem, options, …)."""
+
+  options: Callable[..., Any]  # a frozen dataclass
+  init: Callable[..., Any]  # (problem, options, key, baseline) -> state
+  propose: Callable[..., Any]  # (problem, options, state) -> state, Proposal
+  observe: Callable[..., Any]  # (…, state, Proposal, values) -> state
+  finished: Callable[..., Any]  # (problem, options, state) -> bool []
+  epsilon: Callable[..., Any] | None = None  # (…, state) -> float32 []
+  q_values: Callable[..., Any] | None = None  # (…, state, states [N]) -> [N, K]
+
+
+class Strategy(NamedTuple):
+  """A method with its problem and options bound.
+
+  Attributes:
+    init: (key, baseline) -> state. The key is consumed; `baseline` is the value
+      of the network without symmetry, which is thus already known.
     propose: state -> (state, Proposal).
     observe: (state, Proposal, values) -> state. `values` are the validation
-      accuracies of the states proposed, from 0 to 1, the best of the first
-      `epochs` epochs, float32 [P]; those of unused slots are ignored.
+      scores of the proposed states, from 0 to 1, the best of the first `epochs`
+      epochs, float32 [P]; those of unused slots are ignored.
     finished: state -> whether there is nothing left to propose. bool []
-    epsilon: state -> the share of random actions, if it has such a thing.
-    q_values: (state, states [N]) -> what the strategy thinks toggling each bit
-      is worth in these states, if it has an opinion. float32 [N, K]
+    epsilon: state -> the probability of a random action, if it has one.
+    q_values: (state, states [N]) -> the estimated value of toggling each bit in
+      these states, if it has an estimate. float32 [N, K]
   """
 
   init: Callable[[jax.Array, Any], Any]
@@ -54,36 +90,37 @@ class Strategy(NamedTuple):
 
 
 class Counts(NamedTuple):
-  """What a search has cost; every strategy's state has one as `counts`.
+  """The cost of a search so far; every strategy's state has it as `counts`.
 
   The empty state and its network are seen from the beginning.
   """
 
-  steps: jax.Array  # int32 [], states proposed, repeats among them
-  states: jax.Array  # int32 [], different states seen
-  networks: jax.Array  # int32 [], different networks seen
+  steps: jax.Array  # int32 [], states proposed, with repeats
+  states: jax.Array  # int32 [], distinct states seen
+  networks: jax.Array  # int32 [], distinct networks seen
   seen_states: jax.Array  # bool [2^K]
   seen_networks: jax.Array  # bool [R]
 
 
-def no_counts(network_of: np.ndarray) -> Counts:
-  """Returns the counts of a search that has yet to begin."""
+def no_counts(problem: Problem) -> Counts:
+  """Returns the counts at the beginning of a search."""
+  network_of = problem.table.network_of
   return Counts(
     steps=jnp.int32(0),
     states=jnp.int32(1),
     networks=jnp.int32(1),
     seen_states=jnp.zeros(network_of.size, bool).at[0].set(True),
-    seen_networks=jnp.zeros(network_of.max() + 1, bool)
-    .at[network_of[0]]
-    .set(True),
+    seen_networks=(
+      jnp.zeros(network_of.max() + 1, bool).at[network_of[0]].set(True)
+    ),
   )
 
 
-def count(counts: Counts, network_of: np.ndarray, states: jax.Array) -> Counts:
+def count(problem: Problem, counts: Counts, states: jax.Array) -> Counts:
   """Adds a round's states. int32 [P]."""
   used = states >= 0
   seen_states, new_states = _mark(counts.seen_states, states, used)
-  networks = jnp.asarray(network_of)[states]
+  networks = jnp.asarray(problem.table.network_of)[states]
   seen_networks, new_networks = _mark(counts.seen_networks, networks, used)
   return Counts(
     steps=counts.steps + used.sum(dtype=jnp.int32),
@@ -104,29 +141,24 @@ def _mark(
   return seen.at[slots].set(True, mode='drop'), new.sum(dtype=jnp.int32)
 
 
-def full_proposal(states: jax.Array, epochs: int) -> Proposal:
-  """Asks for states [P] to be trained fully; unused slots stay unused."""
-  return Proposal(states, jnp.where(states >= 0, jnp.int32(epochs), 0))
+def full_proposal(
+  problem: Problem, states: jax.Array, finished: jax.Array | None = None
+) -> Proposal:
+  """Proposes to train states [P] for all epochs; nothing if finished."""
+  if finished is not None:
+    states = jnp.where(finished, NO_STATE, states)
+  return Proposal(states, jnp.where(states >= 0, jnp.int32(problem.epochs), 0))
 
 
-def checked(network_of: np.ndarray, num_bits: int, epochs: int) -> np.ndarray:
-  """Checks what every factory is given and returns the network_of as int32."""
-  network_of = np.asarray(network_of)
-  if network_of.shape != (2**num_bits,) or not np.issubdtype(
-    network_of.dtype, np.integer
-  ):
-    raise ValueError(
-      f'index must be the network of each of the {2**num_bits} states of'
-      f' {num_bits} bits, as in aen.Lattice.network_of, got {network_of.dtype}'
-      f' {network_of.shape}'
-    )
-  if epochs < 1:
-    raise ValueError(f'epochs must be at least 1, got {epochs}')
-  return network_of.astype(np.int32)
+def check_at_least_one(options: Any, *names: str) -> None:
+  """Raises a ValueError unless all these options are at least 1."""
+  for name in names:
+    if getattr(options, name) < 1:
+      raise ValueError(
+        f'{name} must be at least 1, got {getattr(options, name)}'
+      )
 
 
-def positive(**numbers: int) -> None:
-  """Raises a ValueError unless all numbers are at least 1."""
-  for name, number in numbers.items():
-    if number < 1:
-      raise ValueError(f'{name} must be at least 1, got {number}')
+def slots(count: int) -> np.ndarray:
+  """Returns 0…P-1, int32."""
+  return np.arange(count, dtype=np.int32)

@@ -1,8 +1,9 @@
-"""Successive halving: train many networks a little, and the best of them on.
+"""Successive halving: short trainings of many networks, long ones of the best.
 
-Legend: R networks, N candidates, P proposals of a round, T rounds.
+Legend: N candidates, T rounds, P proposals of a round.
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -10,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from aen.search.strategies import base
-from aen.search.strategies import sweeps
 
 
 class HalvingState(NamedTuple):
@@ -22,8 +22,30 @@ class HalvingState(NamedTuple):
   counts: base.Counts
 
 
+@dataclasses.dataclass(frozen=True)
+class Halving:
+  """Successive halving over epochs.
+
+  Attributes:
+    per_round: States proposed at once, P.
+    factor: Each rung trains 1/factor of the networks factor times as long.
+    candidates: Networks on the first rung, drawn at random; all by default.
+  """
+
+  per_round: int = 1
+  factor: int = 2
+  candidates: int | None = None
+
+  def __post_init__(self) -> None:
+    base.check_at_least_one(self, 'per_round')
+    if self.candidates is not None:
+      base.check_at_least_one(self, 'candidates')
+    if self.factor < 2:
+      raise ValueError(f'factor must be at least 2, got {self.factor}')
+
+
 class _Plan(NamedTuple):
-  """What each round does, known beforehand."""
+  """What each round does, known in advance."""
 
   first: np.ndarray  # int32 [T], the place of its first candidate
   size: np.ndarray  # int32 [T], candidates on its rung
@@ -31,75 +53,59 @@ class _Plan(NamedTuple):
   last: np.ndarray  # bool [T], whether its rung ends with it
 
 
-def halving(
-  num_bits: int,
-  *,
-  network_of: np.ndarray,
-  epochs: int,
-  per_round: int = 1,
-  factor: int = 2,
-  candidates: int | None = None,
-) -> base.Strategy:
-  """Successive halving over epochs.
+def init(
+  problem: base.Problem, options: Halving, key: jax.Array, baseline: jax.Array
+) -> HalvingState:
+  """Draws the candidates."""
+  del baseline
+  count = _num_candidates(problem, options)
+  return HalvingState(
+    order=jax.random.permutation(key, problem.table.shortest_states)[:count],
+    scores=jnp.full(count, -jnp.inf),
+    round=jnp.int32(0),
+    counts=base.no_counts(problem),
+  )
 
-  Args:
-    num_bits: K.
-    network_of: The network of every state. int32 [2^K]
-    epochs: How long the networks on the last rung train.
-    per_round: P.
-    factor: On the next rung there are so many times fewer networks, which
-      train so many times longer.
-    candidates: How many networks, drawn at random, to begin with; all of them
-      by default.
 
-  Returns:
-    The strategy.
-  """
-  network_of = base.checked(network_of, num_bits, epochs)
-  states = sweeps.shortest_states(network_of)
-  candidates = len(states) if candidates is None else candidates
-  base.positive(per_round=per_round, candidates=candidates)
-  if factor < 2:
-    raise ValueError(f'factor must be at least 2, got {factor}')
-  candidates = min(candidates, len(states))
-  plan = _plan(rungs(candidates, epochs, factor), per_round)
-  num_rounds, slots = len(plan.first), np.arange(per_round, dtype=np.int32)
-  nothing = jnp.full(candidates, -jnp.inf)
+def propose(
+  problem: base.Problem, options: Halving, state: HalvingState
+) -> tuple[HalvingState, base.Proposal]:
+  """Proposes the next candidates of the rung."""
+  now = _now(problem, options, state)
+  places = now.first + base.slots(options.per_round)
+  used = (places < now.size) & ~finished(problem, options, state)
+  states = jnp.where(used, state.order[places], base.NO_STATE)
+  return state, base.Proposal(states, jnp.where(used, now.epochs, 0))
 
-  def init(key: jax.Array, baseline: jax.Array) -> HalvingState:
-    del baseline
-    order = jax.random.permutation(key, states)[:candidates]
-    return HalvingState(
-      order, nothing, jnp.int32(0), base.no_counts(network_of)
-    )
 
-  def propose(state: HalvingState) -> tuple[HalvingState, base.Proposal]:
-    now = jax.tree.map(lambda x: jnp.asarray(x)[state.round], plan)
-    places = now.first + slots
-    used = (places < now.size) & (state.round < num_rounds)
-    states = jnp.where(used, state.order[places], base.NO_STATE)
-    return state, base.Proposal(states, jnp.where(used, now.epochs, 0))
+def observe(
+  problem: base.Problem,
+  options: Halving,
+  state: HalvingState,
+  proposal: base.Proposal,
+  values: jax.Array,
+) -> HalvingState:
+  """Keeps the scores; sorts the candidates at the end of a rung."""
+  now = _now(problem, options, state)
+  used = proposal.states >= 0
+  places = now.first + base.slots(options.per_round)
+  places = jnp.where(used, places, state.order.size)  # not written
+  scores = state.scores.at[places].set(values, mode='drop')
+  best_first = state.order[jnp.argsort(-scores)]  # stable
+  over = now.last & used.any()
+  return HalvingState(
+    order=jnp.where(over, best_first, state.order),
+    scores=jnp.where(over, -jnp.inf, scores),
+    round=state.round + used.any(),
+    counts=base.count(problem, state.counts, proposal.states),
+  )
 
-  def observe(
-    state: HalvingState, proposal: base.Proposal, values: jax.Array
-  ) -> HalvingState:
-    now = jax.tree.map(lambda x: jnp.asarray(x)[state.round], plan)
-    used = proposal.states >= 0
-    places = jnp.where(used, now.first + slots, candidates)
-    scores = state.scores.at[places].set(values, mode='drop')
-    best_first = state.order[jnp.argsort(-scores)]  # stable
-    over = now.last & used.any()
-    return HalvingState(
-      order=jnp.where(over, best_first, state.order),
-      scores=jnp.where(over, nothing, scores),
-      round=state.round + used.any(),
-      counts=base.count(state.counts, network_of, proposal.states),
-    )
 
-  def finished(state: HalvingState) -> jax.Array:
-    return state.round >= num_rounds
-
-  return base.Strategy(init, propose, observe, finished)
+def finished(
+  problem: base.Problem, options: Halving, state: HalvingState
+) -> jax.Array:
+  """Whether the last rung is over."""
+  return state.round >= len(_plan(problem, options).first)
 
 
 def rungs(candidates: int, epochs: int, factor: int) -> list[tuple[int, int]]:
@@ -117,12 +123,25 @@ def rungs(candidates: int, epochs: int, factor: int) -> list[tuple[int, int]]:
   ]
 
 
-def _plan(all_rungs: list[tuple[int, int]], per_round: int) -> _Plan:
+def _num_candidates(problem: base.Problem, options: Halving) -> int:
+  return min(options.candidates or len(problem.table), len(problem.table))
+
+
+def _now(problem: base.Problem, options: Halving, state: HalvingState) -> _Plan:
+  """Returns this round's row of the plan; the last one's beyond the end."""
+  plan = _plan(problem, options)
+  return jax.tree.map(lambda x: jnp.asarray(x)[state.round], plan)
+
+
+def _plan(problem: base.Problem, options: Halving) -> _Plan:
+  candidates = _num_candidates(problem, options)
   rows = [
-    (first, size, epochs, first + per_round >= size)
-    for size, epochs in all_rungs
-    for first in range(0, size, per_round)
+    (first, size, epochs, first + options.per_round >= size)
+    for size, epochs in rungs(candidates, problem.epochs, options.factor)
+    for first in range(0, size, options.per_round)
   ]
-  first, size, epochs, last = zip(*rows, strict=True)
-  numbers = [np.array(column, np.int32) for column in (first, size, epochs)]
-  return _Plan(*[*numbers, np.array(last)])
+  first, size, epochs = np.array([row[:3] for row in rows], np.int32).T
+  return _Plan(first, size, epochs, np.array([row[3] for row in rows]))
+
+
+HALVING = base.Method(Halving, init, propose, observe, finished)

@@ -14,7 +14,7 @@ import threadpoolctl
 
 from aen.search import agent as agent_lib
 from aen.search import strategies
-from aen.search.strategies import deep_q
+from aen.search.strategies import dqn
 from tests import precision
 from tests.search import plain_dqn
 
@@ -34,7 +34,7 @@ def landscape():
 @functools.partial(jax.jit, static_argnums=2)
 def draws(key, number, capacity):
   """The randomness of one step: ε's chance, any action, a lot per slot."""
-  keys = deep_q.round_keys(key, number, 1)
+  keys = dqn.round_keys(key, number, 1)
   key_explore, key_action = jax.random.split(keys.act[0])
   return (
     jax.random.uniform(key_explore),

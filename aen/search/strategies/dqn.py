@@ -1,0 +1,170 @@
+"""The paper's search: a DQN agent walks from state to state.
+
+Each step chooses a bit ε-greedily, toggles it, adds the transition and its
+reward to the replay, updates the Q-network once the replay holds enough, and
+copies it to the target network while the number of states seen is a multiple of
+`target_period`. With one walker this is the paper's loop exactly.
+
+Legend: K bits, P walkers.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from aen.search import agent as agent_lib
+from aen.search import replay as replay_lib
+from aen.search.agent import DQNConfig
+from aen.search.strategies import base
+
+
+class DQNState(NamedTuple):
+  """Walkers, their memory, and the agent."""
+
+  key: jax.Array
+  round: jax.Array  # int32 []
+  baseline: jax.Array  # float32 []
+  walks: agent_lib.Walk  # each [P]
+  actions: jax.Array  # int32 [P], taken but not yet observed
+  agent: agent_lib.AgentState
+  replay: replay_lib.Replay
+  counts: base.Counts
+
+
+def init(
+  problem: base.Problem, config: DQNConfig, key: jax.Array, baseline: jax.Array
+) -> DQNState:
+  """Puts all walkers at the empty state."""
+  key_agent, key_rounds = jax.random.split(key)
+  slots = base.slots(config.walkers)
+  return DQNState(
+    key=key_rounds,
+    round=jnp.int32(0),
+    baseline=jnp.asarray(baseline, float),
+    walks=jax.vmap(lambda _: agent_lib.reset())(slots),
+    actions=jnp.zeros(config.walkers, jnp.int32),
+    agent=agent_lib.init(config, key_agent),
+    replay=replay_lib.init(config.replay_capacity),
+    counts=base.no_counts(problem),
+  )
+
+
+def propose(
+  problem: base.Problem, config: DQNConfig, state: DQNState
+) -> tuple[DQNState, base.Proposal]:
+  """Chooses every walker's action."""
+  now = epsilon(problem, config, state)
+  actions = jax.vmap(
+    lambda key, s: agent_lib.select_action(
+      config, state.agent.params, key, s, now
+    )
+  )(round_keys(state.key, state.round, config.walkers).act, state.walks.state)
+  states = agent_lib.toggle(state.walks.state, actions)
+  return state._replace(actions=actions), base.full_proposal(
+    problem, states, finished(problem, config, state)
+  )
+
+
+def observe(
+  problem: base.Problem,
+  config: DQNConfig,
+  state: DQNState,
+  proposal: base.Proposal,
+  values: jax.Array,
+) -> DQNState:
+  """Adds the transitions to the replay, moves the walkers, and learns."""
+  used = proposal.states >= 0
+  counts = base.count(problem, state.counts, proposal.states)
+  r_t = agent_lib.reward(values, state.baseline, config.reward_scale)
+  transitions = replay_lib.Transition(
+    state.walks.state, state.actions, r_t, proposal.states
+  )
+  replay = replay_lib.add(state.replay, transitions, used)
+  walks = jax.vmap(agent_lib.step, in_axes=(0, 0, None))(
+    state.walks, state.actions, config.episode_length
+  )
+  keys = round_keys(state.key, state.round, config.walkers).learn
+  agent = jax.lax.cond(
+    used.any() & (replay_lib.size(replay) >= config.replay_start),
+    lambda: _learn(config, state.agent, replay, keys, counts.states),
+    lambda: state.agent,
+  )
+  return state._replace(
+    round=state.round + used.any(),
+    walks=jax.tree.map(
+      lambda new, old: jnp.where(used, new, old), walks, state.walks
+    ),
+    agent=agent,
+    replay=replay,
+    counts=counts,
+  )
+
+
+def finished(
+  problem: base.Problem, config: DQNConfig, state: DQNState
+) -> jax.Array:
+  """Whether enough states are seen or steps taken.
+
+  With several walkers, both may be exceeded by the last round.
+  """
+  del problem
+  enough = state.counts.states >= config.max_models
+  return enough | (state.counts.steps >= config.max_steps)
+
+
+def epsilon(
+  problem: base.Problem, config: DQNConfig, state: DQNState
+) -> jax.Array:
+  """Returns ε, which depends on the number of states seen."""
+  del problem
+  return agent_lib.epsilon(config, state.counts.states)
+
+
+def q_values(
+  problem: base.Problem, config: DQNConfig, state: DQNState, states: jax.Array
+) -> jax.Array:
+  """Returns the agent's estimates in states [N]. float32 [N, K]."""
+  del problem
+  return agent_lib.q_values(config, state.agent.params, states)
+
+
+class RoundKeys(NamedTuple):
+  """All randomness of one round."""
+
+  act: jax.Array  # keys [P]
+  learn: jax.Array  # keys [P]
+
+
+def round_keys(key: jax.Array, round_: jax.Array, walkers: int) -> RoundKeys:
+  """Returns the keys of a round, for each walker's action and update."""
+  key_act, key_learn = jax.random.split(jax.random.fold_in(key, round_))
+  return RoundKeys(
+    jax.random.split(key_act, walkers), jax.random.split(key_learn, walkers)
+  )
+
+
+def _learn(
+  config: DQNConfig,
+  agent: agent_lib.AgentState,
+  replay: replay_lib.Replay,
+  keys: jax.Array,
+  models: jax.Array,
+) -> agent_lib.AgentState:
+  """Takes one update per walker."""
+
+  def one(
+    agent: agent_lib.AgentState, key: jax.Array
+  ) -> tuple[agent_lib.AgentState, None]:
+    batch = replay_lib.sample(replay, key, config.batch_size)
+    agent = agent_lib.update(config, agent, batch)
+    return agent_lib.copy_target(config, agent, models), None
+
+  if config.walkers == 1:
+    return one(agent, keys[0])[0]
+  return jax.lax.scan(one, agent, keys)[0]
+
+
+DQN = base.Method(
+  DQNConfig, init, propose, observe, finished, epsilon, q_values
+)

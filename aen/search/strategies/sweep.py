@@ -1,0 +1,101 @@
+"""Strategies that go through a list of states: exhaustive and random.
+
+Legend: N states in the list, R networks, P proposals of a round.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aen.search.strategies import base
+
+
+class SweepState(NamedTuple):
+  """A list of states, and the position in it."""
+
+  order: jax.Array  # int32 [N]
+  position: jax.Array  # int32 []
+  counts: base.Counts
+
+
+@dataclasses.dataclass(frozen=True)
+class Exhaustive:
+  """Every network once, each by its shortest state, in order.
+
+  Attributes:
+    per_round: States proposed at once, P.
+  """
+
+  per_round: int = 1
+
+  def __post_init__(self) -> None:
+    base.check_at_least_one(self, 'per_round')
+
+
+@dataclasses.dataclass(frozen=True)
+class Random(Exhaustive):
+  """Every network once, in random order.
+
+  Attributes:
+    per_round: States proposed at once, P.
+    distinct: Whether to draw from the R networks. False draws from the 2^K
+      states, none twice, which favours networks that many states share.
+  """
+
+  distinct: bool = True
+
+
+def init(
+  problem: base.Problem,
+  options: Exhaustive,
+  key: jax.Array,
+  baseline: jax.Array,
+) -> SweepState:
+  """Lists the states; the order of `Random` depends on the key."""
+  del baseline
+  states = problem.table.shortest_states
+  if isinstance(options, Random) and not options.distinct:
+    states = np.arange(problem.table.network_of.size, dtype=np.int32)
+  order = jnp.asarray(states)
+  if isinstance(options, Random):
+    order = jax.random.permutation(key, states)
+  return SweepState(order, jnp.int32(0), base.no_counts(problem))
+
+
+def propose(
+  problem: base.Problem, options: Exhaustive, state: SweepState
+) -> tuple[SweepState, base.Proposal]:
+  """Proposes the next P states of the list."""
+  states = state.order.at[state.position + base.slots(options.per_round)].get(
+    mode='fill', fill_value=base.NO_STATE
+  )
+  return state, base.full_proposal(problem, states)
+
+
+def observe(
+  problem: base.Problem,
+  options: Exhaustive,
+  state: SweepState,
+  proposal: base.Proposal,
+  values: jax.Array,
+) -> SweepState:
+  """Advances; the values do not matter."""
+  del options, values
+  used = (proposal.states >= 0).sum(dtype=jnp.int32)
+  counts = base.count(problem, state.counts, proposal.states)
+  return state._replace(position=state.position + used, counts=counts)
+
+
+def finished(
+  problem: base.Problem, options: Exhaustive, state: SweepState
+) -> jax.Array:
+  """Whether the list has been read."""
+  del problem, options
+  return state.position >= state.order.size
+
+
+EXHAUSTIVE = base.Method(Exhaustive, init, propose, observe, finished)
+RANDOM = base.Method(Random, init, propose, observe, finished)
