@@ -1,5 +1,6 @@
 """Charts of a search: the best networks, their sizes, the search itself."""
 
+from collections.abc import Collection
 from collections.abc import Sequence
 import textwrap
 
@@ -32,24 +33,27 @@ def top_networks(
   lines = sum(1 + name.count('\n') for name in names)
   drawn = style.sheet(7.5, 1.2 + 0.13 * lines + 0.13 * len(shown))
   ax = drawn.subplots()
-  for stage, offset, color, marker, label in (
-    ('search', 0.13, style.GREY, 'o', 'in the search'),
-    ('retrained', -0.13, style.FINALIST, 's', 'retrained, mean over seeds'),
+  searched = {row + 0.13: entry.search for row, entry in enumerate(shown)}
+  retrained = {
+    row - 0.13: entry.retrained
+    for row, entry in enumerate(shown)
+    if entry.retrained
+  }
+  for scores, color, marker, label in (
+    (searched, style.GREY, 'o', 'in the search'),
+    (retrained, style.FINALIST, 's', 'retrained, mean over seeds'),
   ):
-    scores = [getattr(entry, stage) for entry in shown]
-    rows = [row for row, score in enumerate(scores) if score]
-    if not rows:
-      continue
-    ax.errorbar(
-      [100 * scores[row].accuracy for row in rows],
-      np.array(rows) + offset,
-      xerr=_margins([scores[row] for row in rows]),
-      fmt=marker,
-      color=color,
-      markersize=4,
-      elinewidth=1.2,
-      label=label,
-    )
+    if scores:
+      ax.errorbar(
+        [100 * score.accuracy for score in scores.values()],
+        list(scores),
+        xerr=_margins(scores.values()),
+        fmt=marker,
+        color=color,
+        markersize=4,
+        elinewidth=1.2,
+        label=label,
+      )
   ax.set_yticks(range(len(shown)), names)
   ax.set_ylim(len(shown) - 0.4, -0.6)
   xlabel = 'validation accuracy (%), 95 % interval'
@@ -67,7 +71,7 @@ def _wrapped(name: str) -> str:
   return style.literal(textwrap.fill(name, _LINE, break_long_words=False))
 
 
-def _margins(scores: Sequence[score_lib.Score]) -> np.ndarray:
+def _margins(scores: Collection[score_lib.Score]) -> np.ndarray:
   """Returns how far the intervals reach down and up, in percent. [2, n]."""
   middle = np.array([score.accuracy for score in scores])
   margin = score_lib.Z_95 * np.array([score.standard_error for score in scores])
@@ -133,18 +137,9 @@ def weights_against_accuracy(
     (baseline, 'no symmetry', style.BASELINE, 'D', 64),
     ([best], f'chosen: {_wrapped(best.name)}', style.BEST, '*', 170),
   ):
-    if entries:
-      ax.scatter(
-        [entry.num_weights for entry in entries],
-        [100 * entry.search.accuracy for entry in entries],
-        s=size,
-        color=color,
-        marker=marker,
-        edgecolors='white',
-        linewidths=0.5,
-        label=label,
-        zorder=3 + size / 100,
-      )
+    places = [(e.num_weights, 100 * e.search.accuracy) for e in entries]
+    if places:
+      style.dots(ax, places, size, color=color, marker=marker, label=label)
   ax.set_xscale('log')
   ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
   ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=''))

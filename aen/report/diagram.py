@@ -49,27 +49,22 @@ def lattice_diagram(
     within = implied & ~lattice.implied_states[best] == 0
   _draw_lines(ax, places, above, within)
   accuracies = 100 * np.array([values.get(n, np.nan) for n in networks])
-  dots = _draw_dots(ax, places, accuracies)
+  known = ~np.isnan(accuracies)
+  size = 46 if len(networks) <= 250 else 22
+  if not known.all():
+    hollow, label = places[~known], 'not trained'
+    style.dots(ax, hollow, 0.6 * size, style.GREY, color='white', label=label)
+  colors = accuracies[known]
+  dots = style.dots(ax, places[known], size, c=colors, cmap=style.SEQUENTIAL)
   label = 'validation accuracy in the search (%)'
-  style.color_bar(drawn, dots, label, ax=ax, pad=0.01, aspect=30)
+  style.colorbar(drawn, dots, label, ax=ax, pad=0.01, aspect=30)
   names = [lattice.names(int(lattice.shortest_states[n])) for n in networks]
-  marks = [(0, 's', 80, style.BASELINE, result_lib.in_words(()))]
+  label, color = result_lib.in_words(()), style.BASELINE
+  style.dots(ax, places[[0]], 80, color=color, marker='s', label=label)
   if best is not None:
-    i = networks.index(best)
+    i, color = networks.index(best), style.BEST
     label = style.literal(f'chosen: {result_lib.in_words(names[i])}')
-    marks.append((i, '*', 190, style.BEST, label))
-  for i, marker, size, color, label in marks:
-    ax.scatter(
-      places[i, 0],
-      places[i, 1],
-      s=size,
-      marker=marker,
-      color=color,
-      edgecolors='white',
-      linewidths=0.7,
-      label=label,
-      zorder=6,
-    )
+    style.dots(ax, places[[i]], 190, color=color, marker='*', label=label)
   atoms = np.flatnonzero(above[0])
   if atoms.size <= _MAX_LABELS:
     for i in atoms:
@@ -138,34 +133,6 @@ def _draw_lines(
     )
 
 
-def _draw_dots(
-  ax: axes.Axes, places: np.ndarray, accuracies: np.ndarray
-) -> mpl_collections.PathCollection:
-  known = ~np.isnan(accuracies)
-  size = 46 if len(accuracies) <= 250 else 22
-  if not known.all():
-    ax.scatter(
-      places[~known, 0],
-      places[~known, 1],
-      s=0.6 * size,
-      facecolors='white',
-      edgecolors=style.GREY,
-      linewidths=0.7,
-      zorder=3,
-      label='not trained',
-    )
-  return ax.scatter(
-    places[known, 0],
-    places[known, 1],
-    s=size,
-    c=accuracies[known],
-    cmap=style.SEQUENTIAL,
-    edgecolors='white',
-    linewidths=0.5,
-    zorder=4,
-  )
-
-
 def _label(ax: axes.Axes, place: tuple[float, float], text: str) -> None:
   ax.annotate(
     style.literal(text),
@@ -178,5 +145,5 @@ def _label(ax: axes.Axes, place: tuple[float, float], text: str) -> None:
     color=style.INK,
     linespacing=1.0,
     bbox={'facecolor': 'white', 'alpha': 0.85, 'linewidth': 0, 'pad': 0.6},
-    zorder=5,
+    zorder=3.6,  # above the dots, below the two marks
   )

@@ -86,5 +86,5 @@ def kernel_images(
     ax.set_title(f'output ({place})', fontsize=style.MEDIUM)
   drawn.supxlabel('input column', fontsize=style.MEDIUM)
   drawn.supylabel('input row', fontsize=style.MEDIUM)
-  style.color_bar(drawn, shown, 'weight', ax=list(grid), pad=0.02)
+  style.colorbar(drawn, shown, 'weight', ax=list(grid), pad=0.02)
   return drawn

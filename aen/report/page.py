@@ -16,7 +16,6 @@ import re
 import string
 import struct
 import tomllib
-from typing import Any
 from typing import NewType
 
 from flax import traverse_util
@@ -60,7 +59,10 @@ def write(
     The path of report.html.
   """
   run_dir = pathlib.Path(run_dir)
-  words = _words(result, data)
+  words = {
+    name: style.spaced(value) if isinstance(value, int) else value
+    for name, value in _facts(result, data).items()
+  }
   parts = {name: text(value) for name, value in words.items()}
   parts['title'] = Html(html.escape(f'aen: {result.dataset}'))
   parts['program'] = Html(html.escape(_program(result, run_dir)))
@@ -101,7 +103,7 @@ def _read(name: str) -> str:
   return pathlib.Path(__file__).with_name(name).read_text('utf-8')
 
 
-def text(words: str | int) -> Html:
+def text(words: str) -> Html:
   """Returns text as the content of an element.
 
   Lines break after underscores, never within a number or before its percent
@@ -110,7 +112,6 @@ def text(words: str | int) -> Html:
   >>> text('<b> has 1 234 weights')
   '&lt;b&gt; has 1&nbsp;234 weights'
   """
-  words = style.spaced(words) if isinstance(words, int) else words
   escaped = html.escape(words).replace('_', '_<wbr>')
   return Html(re.sub(r'(?<=\d) (?=\d|%)', '&nbsp;', escaped))
 
@@ -147,10 +148,10 @@ def picture(png: bytes, alt: str, caption: str) -> Html:
   )
 
 
-def _words(
+def _facts(
   result: result_lib.SearchResult, data: dataset_lib.Dataset
 ) -> dict[str, str | int]:
-  """Returns what page.html and figures.toml say about this search."""
+  """Returns what page.html and figures.toml say about a search, by name."""
   best, space, ranking = result.best, result.space, result.ranking
   scores = [score for e in ranking for score in (e.search, e.retrained)]
   # Baselines are trained even if they are never proposed.
@@ -174,13 +175,12 @@ def _words(
     'baseline_accuracy': f'{100 * best.baseline_accuracy:.1f} %',
     'gain': gain,
     'interval': f'{100 * best.gain.low:+.1f} … {100 * best.gain.high:+.1f}',
-    'num_ranked': len(ranking),
+    'num_trained': len(ranking),
     'num_finalists': sum(entry.retrained is not None for entry in ranking),
-    'chosen': f'{best.name}: {_first_layer(result)}',
+    'chosen': f'{best.name}: {_description(result)}',
     'num_steps': result.counts.steps,
     'num_trained_states': len(states),
     'num_states': len(space.network_of),
-    'num_trained': result.counts.networks,
     'num_networks': len(space),
     'num_children': sum(score.num_seeds for score in scores if score),
     'sweep': sweep if _is_sweep(result) else '',
@@ -191,11 +191,9 @@ def _sides(grid: Sequence[int]) -> str:
   return ' × '.join(map(str, grid))
 
 
-def _first_layer(result: result_lib.SearchResult) -> str:
+def _description(result: result_lib.SearchResult) -> str:
   """Describes the first layer of the chosen network."""
-  model = result.best.model
-  layer = next(iter(model.sublayers().values()))
-  if isinstance(layer, dense_lib.EquivariantDense):
+  if layer := _dense_layer(result):
     free, entries = layer.sharing().num_weights, layer.sharing().kernel.size
     instead = f' instead of {style.spaced(entries)}' if free < entries else ''
     channels = '' if layer.features is None else ' per pair of channels'
@@ -204,13 +202,21 @@ def _first_layer(result: result_lib.SearchResult) -> str:
       f' {_sides(layer.out_shape)} points, with {style.spaced(free)} free'
       f' weights{instead}{channels}.'
     )
-  order = model.group().order
+  model, order = result.best.model, result.best.model.group().order
   each = f' for each of {order} group elements' if order > 1 else ''
   return (
     f'its features have {model.widths()[0]} channels{each}; it has'
     f' {style.spaced(result.ranking[0].num_weights)} weights. Augmentations'
     ' are applied to training images only.'
   )
+
+
+def _dense_layer(
+  result: result_lib.SearchResult,
+) -> dense_lib.EquivariantDense | None:
+  """Returns the first layer of the chosen network, if it is dense."""
+  layer = next(iter(result.best.model.sublayers().values()))
+  return layer if isinstance(layer, dense_lib.EquivariantDense) else None
 
 
 def _is_sweep(result: result_lib.SearchResult) -> bool:
@@ -293,35 +299,27 @@ def _figures(
 def _layer_figures(
   result: result_lib.SearchResult,
 ) -> Iterator[tuple[str, figure.Figure]]:
-  best = result.best
-  layer = next(iter(best.model.sublayers().values()))
-  if not isinstance(layer, dense_lib.EquivariantDense):
-    if best.model.symmetries:
-      grid = result.space.image_shape[:2]
-      yield 'orbits', patterns.orbit_grid(best.model.symmetries, grid)
+  """Yields what the symmetries of the chosen network do."""
+  model, grid = result.best.model, result.space.image_shape[:2]
+  if not model.symmetries:
     return
-  if not best.symmetries:
+  yield 'orbits', patterns.orbit_grid(model.symmetries, grid)
+  layer = _dense_layer(result)
+  if layer is None:
     return
-  yield 'orbits', patterns.orbit_grid(layer.symmetries, layer.in_shape)
-  sharing = layer.sharing()
+  sharing, out_shape = layer.sharing(), layer.out_shape
   yield 'sharing', patterns.sharing_matrix(sharing)
   # Some outputs of one orbit, away from the middle and the edges.
-  in_shape, out_shape = layer.in_shape, layer.out_shape
   point = np.ravel_multi_index(
     (out_shape[0] // 4, out_shape[1] // 3), out_shape
   )
   outputs = np.flatnonzero(sharing.bias == sharing.bias[point])[:_MAX_OUTPUTS]
   if len(outputs) > 1:
-    kernel = _kernel(layer, best.variables['params'][layer.name])
-    drawn = images.kernel_images(kernel, in_shape, out_shape, outputs)
+    params = result.best.variables['params'][layer.name]
+    dense = np.asarray(convert.to_dense(layer, params)['kernel'])
+    num_in, num_out = sharing.kernel.shape
+    features = dense.shape[1] // num_out
+    kernel = dense.reshape(num_in, -1, num_out, features)
+    shapes = (layer.in_shape, out_shape)
+    drawn = images.kernel_images(kernel[:, 0, :, 0], *shapes, outputs)
     yield 'kernel', drawn
-
-
-def _kernel(
-  layer: dense_lib.EquivariantDense, params: Mapping[str, Any]
-) -> np.ndarray:
-  """Returns the dense kernel between the first channels. [N, M]."""
-  dense = np.asarray(convert.to_dense(layer, params)['kernel'])
-  num_in, num_out = layer.sharing().kernel.shape
-  features = dense.shape[1] // num_out
-  return dense.reshape(num_in, -1, num_out, features)[:, 0, :, 0]

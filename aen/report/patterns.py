@@ -93,7 +93,7 @@ def _dense_labels(sharing: Sharing) -> np.ndarray:
 
 
 def _excerpt(orbit_of: np.ndarray, max_side: int) -> np.ndarray:
-  """Returns all points in order if they are few, else some orbits in turn."""
+  """Returns all points in order if they are few, else some whole orbits."""
   if orbit_of.size <= max_side:
     return np.arange(orbit_of.size)
   chosen: list[int] = []

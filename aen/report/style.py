@@ -5,6 +5,7 @@ import io
 from typing import Any
 
 from matplotlib import axes
+from matplotlib import collections
 from matplotlib import colors
 from matplotlib import figure
 import numpy as np
@@ -66,7 +67,7 @@ def tidy(
 
 
 def framed(ax: axes.Axes) -> None:
-  """Turns axes into a frame for an image: no ticks, a thin line around it."""
+  """Makes axes a frame for an image: no ticks, a thin line around it."""
   ax.set(xticks=[], yticks=[])
   ax.spines[:].set(visible=True, color=GREY, linewidth=0.5)
 
@@ -82,7 +83,16 @@ def legend(drawn: figure.Figure, columns: int = 2) -> None:
   )
 
 
-def color_bar(
+def dots(
+  ax: axes.Axes, places: Any, size: float, edge: str = 'white', **options: Any
+) -> collections.PathCollection:
+  """Draws dots at places [n, 2], larger ones on top."""
+  x, y = np.transpose(places)
+  options |= {'s': size, 'edgecolors': edge, 'linewidths': 0.6}
+  return ax.scatter(x, y, zorder=3 + size / 100, **options)
+
+
+def colorbar(
   drawn: figure.Figure, shown: Any, label: str, **options: Any
 ) -> None:
   """Explains the colours of an image or of dots."""
