@@ -127,8 +127,9 @@ def weights_against_accuracy(
     [100 * entry.search.accuracy for entry in ranking],
     yerr=_margins([entry.search for entry in ranking]),
     fmt='none',
-    ecolor=style.PALE,
+    ecolor=style.GREY,  # darker than the grid
     elinewidth=0.6,
+    alpha=0.6,
     zorder=1,
   )
   for entries, label, color, marker, size in (

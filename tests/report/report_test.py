@@ -4,9 +4,12 @@ import dataclasses
 import html.parser
 import io
 import json
+import pathlib
 import re
+import string
 import subprocess
 import sys
+import tomllib
 
 import jax
 from matplotlib import figure
@@ -488,3 +491,10 @@ def test_without_matplotlib_the_import_says_what_to_install():
   code = 'import sys; sys.modules["matplotlib"] = None; from aen import report'
   run = subprocess.run([sys.executable, '-c', code], capture_output=True)
   assert b'needs matplotlib; pip install "aen[search]"' in run.stderr
+
+
+def test_every_described_figure_has_its_place_on_the_page():
+  folder = pathlib.Path(page.__file__).parent
+  described = tomllib.loads((folder / 'figures.toml').read_text('utf-8'))
+  template = string.Template((folder / 'page.html').read_text('utf-8'))
+  assert described.keys() <= set(template.get_identifiers())
