@@ -1,31 +1,39 @@
-"""What a search found: one page, and pictures that stand alone.
+"""One HTML page of what a search found, and its figures.
 
-Every picture is a `matplotlib.figure.Figure` of its own, without global state,
-so that it can be drawn in threads and shown in notebooks.
+Every figure is a `matplotlib.figure.Figure` of its own, without global state,
+so that it can be drawn in threads and shown in notebooks. The names below load
+when they are first used.
 """
 
-from aen.report.charts import frequencies
-from aen.report.charts import search_curve
-from aen.report.charts import top_networks
-from aen.report.charts import weights_against_accuracy
-from aen.report.diagram import lattice_diagram
-from aen.report.patterns import kernel_images
-from aen.report.patterns import orbit_grid
-from aen.report.patterns import sharing_graph
-from aen.report.patterns import sharing_matrix
-from aen.report.samples import sample_images
-from aen.report.writing import write
+import importlib
+from typing import Any
 
-__all__ = (
-  'frequencies',
-  'kernel_images',
-  'lattice_diagram',
-  'orbit_grid',
-  'sample_images',
-  'search_curve',
-  'sharing_graph',
-  'sharing_matrix',
-  'top_networks',
-  'weights_against_accuracy',
-  'write',
-)
+# Where it is missing, `from aen import report` says what to install.
+import matplotlib  # noqa: F401
+
+_HOMES = {
+  'charts': (
+    'frequencies',
+    'search_curve',
+    'top_networks',
+    'weights_against_accuracy',
+  ),
+  'diagram': ('lattice_diagram',),
+  'images': ('kernel_images', 'sample_images'),
+  'page': ('write',),
+  'patterns': ('orbit_grid', 'sharing_graph', 'sharing_matrix'),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = tuple(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+  if name not in _HOME:
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+  module = importlib.import_module(f'{__name__}.{_HOME[name]}')
+  return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+  return sorted(__all__)

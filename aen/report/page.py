@@ -1,263 +1,325 @@
-"""The report as one HTML file that needs nothing but itself."""
+"""The report of a search: one self-contained page, and its figures as files.
+
+The page is written in page.html, page.css, page.js and figures.toml; this
+module fills in what a search found.
+"""
 
 import base64
 from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 import html
+import json
+import pathlib
 import re
+import string
 import struct
+import tomllib
+from typing import NewType
 
-# Nothing may be fetched; the page's own style, script and pictures suffice.
-_POLICY = (
-  "default-src 'none'; img-src data:; style-src 'unsafe-inline';"
-  " script-src 'unsafe-inline'"
-)
-_PIXELS = 1.5  # of an image for one of the page: sharp when magnified
-_SMALL = 520  # two images up to this width may share a row
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1d1d1f; --paper: #ffffff;
-  --soft: #f3f4f6; --line: #d8dade; --quiet: #5c6066; --link: #0072b2;
-  --best: #b34700; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e8e8ea; --paper: #16181c;
-  --soft: #22252b; --line: #3a3e46; --quiet: #a2a7b0; --link: #56b4e9;
-  --best: #ff9a52; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 64rem; padding: 1rem 1rem 4rem;
-  color: var(--ink); background: var(--paper); overflow-wrap: anywhere;
-  font: 16px/1.5 system-ui, -apple-system, 'Segoe UI', sans-serif; }
-h1 { font-size: 1.5rem; margin: 1rem 0 .25rem; }
-h2 { font-size: 1.15rem; margin: 2.5rem 0 .5rem; }
-p { margin: .5rem 0; } .quiet { color: var(--quiet); }
-.verdict { font-size: 1.15rem; border-left: .3rem solid var(--best);
-  padding: .25rem 0 .25rem .9rem; margin: 1rem 0; }
-.tiles { display: flex; flex-wrap: wrap; gap: .75rem; margin: 1rem 0; }
-.tile { background: var(--soft); border-radius: .5rem; flex: 1 1 9rem;
-  padding: .6rem .9rem; }
-.tile b { display: block; font-size: 1.5rem; }
-.tile span { color: var(--quiet); font-size: .85rem; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .875rem; width: 100%;
-  font-variant-numeric: tabular-nums; }
-th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem;
-  overflow-wrap: break-word; text-align: left; vertical-align: top; }
-td.number, th.number { text-align: right; white-space: nowrap; }
-th { vertical-align: bottom; line-height: 1.25; }
-th.number { white-space: normal; }
-td.words { min-width: 9rem; }
-thead button { all: unset; cursor: pointer; font-weight: 600; }
-thead button:focus-visible { outline: 2px solid var(--link); }
-th[aria-sort=ascending] button::after { content: ' \\25B2'; }
-th[aria-sort=descending] button::after { content: ' \\25BC'; }
-tr.best td { color: var(--best); font-weight: 600; }
-tr.base td { color: var(--link); font-weight: 600; }
-table.short tbody tr:nth-child(n+21) { display: none; }
-button.more { margin: .6rem 0; padding: .35rem .8rem; font: inherit;
-  color: var(--ink); background: var(--soft); cursor: pointer;
-  border: 1px solid var(--line); border-radius: .4rem; }
-.figures { display: flex; flex-wrap: wrap; gap: 1rem; margin: 1rem 0; }
-figure { margin: 0; background: #ffffff; border-radius: .5rem; flex: 1 1 100%;
-  border: 1px solid var(--line); padding: .6rem; color: #1d1d1f; }
-figure.small { flex: 1 1 18rem; }
-figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
-figcaption { color: #4b4f55; font-size: .85rem; padding-top: .4rem; }
-pre { background: var(--soft); border-radius: .5rem; overflow-x: auto;
-  padding: .75rem 1rem; font-size: .85rem; }
-details > summary { cursor: pointer; font-weight: 600; }
-@media (min-width: 60rem) { wbr { display: none; } }
-@media (max-width: 40rem) { figure { overflow-x: auto; }
-  figure:not(.small) img { max-width: none; width: 36rem; }
-  figcaption { position: sticky; left: 0; } }
-@media (prefers-color-scheme: dark) { figure { background: #e9eaec; }
-  figure img { mix-blend-mode: multiply; } }
-"""
-_SCRIPT = """
-'use strict';
-for (const table of document.querySelectorAll('table.sortable')) {
-  const body = table.tBodies[0];
-  const heads = [...table.tHead.rows[0].cells];
-  const value = (row, i) => row.cells[i].dataset.value ?? '';
-  heads.forEach((head, i) => {
-    const button = document.createElement('button');
-    button.type = 'button';
-    button.textContent = head.textContent;
-    head.replaceChildren(button);
-    const numeric = head.classList.contains('number');
-    const compare = (a, b) => numeric ? a - b : a.localeCompare(b);
-    button.addEventListener('click', () => {
-      const first = head.dataset.first;
-      const other = first === 'ascending' ? 'descending' : 'ascending';
-      const order = head.ariaSort === first ? other : first;
-      heads.forEach(each => each.removeAttribute('aria-sort'));
-      head.ariaSort = order;
-      const sign = order === 'ascending' ? 1 : -1;
-      const rows = [...body.rows].sort((a, b) => {
-        const [x, y] = [value(a, i), value(b, i)];
-        if (x === '' || y === '') return (x === '') - (y === '');
-        return sign * compare(x, y);
-      });
-      body.append(...rows);
-    });
-  });
-  if (body.rows.length > 20) {
-    const more = document.createElement('button');
-    more.type = 'button';
-    more.className = 'more';
-    const toggle = () => {
-      const short = table.classList.toggle('short');
-      more.textContent = short ?
-        `Show all ${body.rows.length}` : 'Show the first 20';
-    };
-    toggle();
-    more.addEventListener('click', toggle);
-    table.parentElement.after(more);
+from flax import traverse_util
+from matplotlib import figure
+import numpy as np
+
+from aen import io as io_lib
+from aen.data import dataset as dataset_lib
+from aen.groups import symmetries as symmetries_lib
+from aen.nn import convert
+from aen.nn import dense as dense_lib
+from aen.report import charts
+from aen.report import diagram
+from aen.report import images
+from aen.report import patterns
+from aen.report import style
+from aen.search import result as result_lib
+from aen.train import score as score_lib
+
+_MAX_OUTPUTS = 8  # of one orbit, drawn as images
+_PIXELS = 1.5  # of an image per pixel of the page, so that it can be magnified
+_SMALL = 520  # images up to this width may share a row
+
+Html = NewType('Html', str)
+
+
+def write(
+  result: result_lib.SearchResult,
+  data: dataset_lib.Dataset,
+  run_dir: io_lib.PathLike,
+) -> pathlib.Path:
+  """Writes report.html, which needs no other file, and its figures as PNG.
+
+  Args:
+    result: What the search found.
+    data: The images that it was given.
+    run_dir: Where to write. If it holds the config.json of the search, the
+      report includes the configuration.
+
+  Returns:
+    The path of report.html.
+  """
+  run_dir = pathlib.Path(run_dir)
+  words = {
+    name: style.spaced(value) if isinstance(value, int) else value
+    for name, value in _facts(result, data).items()
   }
-}
-"""
+  parts = {name: text(value) for name, value in words.items()}
+  parts['title'] = Html(html.escape(f'aen: {result.dataset}'))
+  parts['program'] = Html(html.escape(_program(result, run_dir)))
+  parts['ranking'] = Html('\n'.join(_ranking(result)))
+  parts['configuration'] = Html('\n'.join(_configuration(run_dir)))
+  described = tomllib.loads(_read('figures.toml'))
+  parts |= dict.fromkeys(described, Html(''))
+  for name, drawn in _figures(result, data):
+    png = style.png(drawn)
+    with io_lib.written_whole(run_dir / f'{name}.png') as file:
+      file.write(png)
+    caption = string.Template(described[name]['caption']).substitute(words)
+    parts[name] = picture(png, described[name]['alt'], caption)
+  path = run_dir / 'report.html'
+  with io_lib.written_text(path) as file:
+    file.write(render(parts))
+  return path
 
 
-@dataclasses.dataclass(frozen=True)
-class Cell:
-  """One cell of a table.
+def render(parts: Mapping[str, Html]) -> str:
+  """Fills in page.html.
 
-  Attributes:
-    text: What is read.
-    value: What is sorted by; by default the text. Empty cells come last.
+  Args:
+    parts: Name → HTML. What stands between `<!-- if a b -->` and `<!-- end -->`
+      is kept if part a or part b is not empty.
   """
 
-  text: str
-  value: float | str | None = None
+  def kept(block: re.Match[str]) -> str:
+    return block[2] if any(parts.get(name) for name in block[1].split()) else ''
+
+  block = r'<!-- if ([\w ]+) -->\n(.*?)<!-- end -->\n'
+  page = re.sub(block, kept, _read('page.html'), flags=re.DOTALL)
+  own = {'style': _read('page.css'), 'script': _read('page.js')}
+  return string.Template(page).substitute(parts, **own)
 
 
-@dataclasses.dataclass(frozen=True)
-class Column:
-  """One column of a table: numbers, best first, or words."""
-
-  name: str
-  numeric: bool = False
-  ascending: bool = True  # at the first click
+def _read(name: str) -> str:
+  return pathlib.Path(__file__).with_name(name).read_text('utf-8')
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-  """One row of a table, and what it is: '', 'best' or 'base'."""
+def text(words: str) -> Html:
+  """Returns text as the content of an element.
 
-  cells: Sequence[Cell]
-  kind: str = ''
+  Lines break after underscores, never within a number or before its percent
+  sign.
 
-
-def page(title: str, sections: Iterable[str]) -> str:
-  """Returns a whole page. Titles are text, sections are HTML."""
-  return (
-    '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-    f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-    '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    f'<link rel="icon" href="data:,">\n<title>{text(title)}</title>\n'
-    f'<style>{_STYLE}</style>\n</head>\n<body>\n'
-    + '\n'.join(sections)
-    + f'\n<script>{_SCRIPT}</script>\n</body>\n</html>\n'
-  )
+  >>> text('<b> has 1 234 weights')
+  '&lt;b&gt; has 1&nbsp;234 weights'
+  """
+  escaped = html.escape(words).replace('_', '_<wbr>')
+  return Html(re.sub(r'(?<=\d) (?=\d|%)', '&nbsp;', escaped))
 
 
-def text(words: str) -> str:
-  """Returns words as HTML that shows exactly them."""
-  return html.escape(words, quote=True)
+def row(cells: Iterable[str | tuple[str, float | str]], kind: str = '') -> Html:
+  """Returns a row of a table.
+
+  Args:
+    cells: Words, or pairs: how a number is written, and its value to sort by.
+      Empty values come last.
+    kind: '', 'best' or 'baseline'.
+  """
+  shown = [f'<tr class="{kind}">' if kind else '<tr>']
+  for cell in cells:
+    column = 'words' if isinstance(cell, str) else 'number'
+    words, value = (cell, cell) if isinstance(cell, str) else cell
+    value = html.escape(str(value))
+    shown.append(
+      f'<td class="{column}" data-value="{value}">{text(words)}</td>'
+    )
+  return Html(''.join([*shown, '</tr>']))
 
 
-def paragraph(words: str, kind: str = '') -> str:
-  """Returns a paragraph."""
-  return f'<p{_class(kind)}>{_unbroken(text(words))}</p>'
-
-
-def _unbroken(shown: str) -> str:
-  """Keeps thousands, and numbers and their percent signs, in one line."""
-  return re.sub(r'(?<=\d) (?=\d|%)', '&nbsp;', shown)
-
-
-def heading(words: str, level: int = 2) -> str:
-  """Returns a heading."""
-  return f'<h{level}>{text(words)}</h{level}>'
-
-
-def code(lines: str) -> str:
-  """Returns a program to be copied."""
-  return f'<pre><code>{text(lines)}</code></pre>'
-
-
-def details(summary: str, content: str) -> str:
-  """Returns HTML that opens on a click."""
-  return f'<details><summary>{text(summary)}</summary>{content}</details>'
-
-
-def tiles(numbers: Iterable[tuple[str, str]]) -> str:
-  """Returns large numbers with what they are."""
-  shown = (
-    f'<div class="tile"><b>{text(number)}</b>'
-    f'<span>{_breakable(text(name))}</span></div>'
-    for number, name in numbers
-  )
-  return f'<div class="tiles">{"".join(shown)}</div>'
-
-
-def picture(png: bytes, alt: str, caption: str) -> str:
+def picture(png: bytes, alt: str, caption: str) -> Html:
   """Returns a figure that holds its image."""
   data = base64.b64encode(png).decode('ascii')
-  width, height = (
-    round(side / _PIXELS) for side in struct.unpack('>II', png[16:24])
+  sides = struct.unpack('>II', png[16:24])
+  width, height = (round(side / _PIXELS) for side in sides)
+  start = '<figure class="small">' if width <= _SMALL else '<figure>'
+  return Html(
+    f'{start}<img width="{width}" height="{height}" alt="{html.escape(alt)}"'
+    f' src="data:image/png;base64,{data}">'
+    f'<figcaption>{text(" ".join(caption.split()))}</figcaption></figure>'
   )
-  return (
-    f'<figure{_class("small" * (width <= _SMALL))}><img width="{width}"'
-    f' height="{height}" alt="{text(alt)}" src="data:image/png;base64,{data}">'
-    f'<figcaption>{text(caption)}</figcaption></figure>'
-  )
 
 
-def row(pictures: Iterable[str]) -> str:
-  """Returns pictures side by side where there is room."""
-  return f'<div class="figures">{"".join(pictures)}</div>'
+def _facts(
+  result: result_lib.SearchResult, data: dataset_lib.Dataset
+) -> dict[str, str | int]:
+  """Returns what page.html and figures.toml say about a search, by name."""
+  best, space, ranking = result.best, result.space, result.ranking
+  scores = [score for e in ranking for score in (e.search, e.retrained)]
+  # Baselines are trained even if they are never proposed.
+  baselines = {space.baseline(entry.network) for entry in ranking}
+  states = {step.state for step in result.trace}
+  states |= {int(space.shortest_states[network]) for network in baselines}
+  sweep = 'Every distinct network was proposed once.'
+  gain = '' if result.is_baseline else f'{100 * best.gain.mean:+.1f} points'
+  return {
+    'dataset': result.dataset,
+    'helper': space.helper,
+    'num_train': result.num_images[0],
+    'num_validation': result.num_images[1],
+    'num_test': result.num_images[2],
+    'image_shape': _sides(data.image_shape),
+    'num_classes': data.num_classes,
+    'num_shown': min(data.num_classes, images.MAX_CLASSES),
+    'verdict': result.verdict,
+    'name': best.name,
+    'accuracy': f'{100 * best.accuracy:.1f} %',
+    'baseline_accuracy': f'{100 * best.baseline_accuracy:.1f} %',
+    'gain': gain,
+    'interval': f'{100 * best.gain.low:+.1f} … {100 * best.gain.high:+.1f}',
+    'num_trained': len(ranking),
+    'num_finalists': sum(entry.retrained is not None for entry in ranking),
+    'chosen': f'{best.name}: {_description(result)}',
+    'num_steps': result.counts.steps,
+    'num_trained_states': len(states),
+    'num_states': len(space.network_of),
+    'num_networks': len(space),
+    'num_children': sum(score.num_seeds for score in scores if score),
+    'sweep': sweep if _is_sweep(result) else '',
+  }
 
 
-def table(
-  columns: Sequence[Column], rows: Iterable[Row], name: str, sortable: bool
-) -> str:
-  """Returns a table; a sortable one is sorted by a click on a heading."""
-  heads = ''.join(_head(column) for column in columns)
-  body = '\n'.join(
-    f'<tr{_class(row.kind)}>'
-    + ''.join(
-      _cell(cell, column)
-      for cell, column in zip(row.cells, columns, strict=True)
+def _sides(grid: Sequence[int]) -> str:
+  return ' × '.join(map(str, grid))
+
+
+def _description(result: result_lib.SearchResult) -> str:
+  """Describes the first layer of the chosen network."""
+  if layer := _dense_layer(result):
+    free, entries = layer.sharing().num_weights, layer.sharing().kernel.size
+    instead = f' instead of {style.spaced(entries)}' if free < entries else ''
+    channels = '' if layer.features is None else ' per pair of channels'
+    return (
+      f'the first layer maps {_sides(layer.in_shape)} pixels to'
+      f' {_sides(layer.out_shape)} points, with {style.spaced(free)} free'
+      f' weights{instead}{channels}.'
     )
-    + '</tr>'
-    for row in rows
-  )
+  model, order = result.best.model, result.best.model.group().order
+  each = f' for each of {order} group elements' if order > 1 else ''
   return (
-    f'<div class="scroll"><table{_class("sortable" * sortable)}'
-    f' aria-label="{text(name)}"><thead><tr>{heads}</tr></thead>\n'
-    f'<tbody>\n{body}\n</tbody></table></div>'
+    f'its features have {model.widths()[0]} channels{each}; it has'
+    f' {style.spaced(result.ranking[0].num_weights)} weights. Augmentations'
+    ' are applied to training images only.'
   )
 
 
-def _head(column: Column) -> str:
-  first = 'ascending' if column.ascending else 'descending'
-  kind = 'number' if column.numeric else 'words'
+def _dense_layer(
+  result: result_lib.SearchResult,
+) -> dense_lib.EquivariantDense | None:
+  """Returns the first layer of the chosen network, if it is dense."""
+  layer = next(iter(result.best.model.sublayers().values()))
+  return layer if isinstance(layer, dense_lib.EquivariantDense) else None
+
+
+def _is_sweep(result: result_lib.SearchResult) -> bool:
+  """Whether every network was proposed exactly once."""
+  networks = sorted(int(result.space.network_of[s]) for s, *_ in result.trace)
+  return networks == list(range(len(result.space)))
+
+
+def _program(result: result_lib.SearchResult, run_dir: pathlib.Path) -> str:
+  """Returns the lines that load and apply the chosen network."""
+  names = [symmetry.name for symmetry in result.space.symmetries]
+  own = [name for name in names if name not in symmetries_lib.SYMMETRIES]
+  extra = f', symmetries=[{", ".join(own)}]' if own else ''
   return (
-    f'<th scope="col" class="{kind}" data-first="{first}">'
-    f'{text(column.name)}</th>'
+    'import aen\n'
+    f'result = aen.SearchResult.load({str(run_dir)!r}{extra})\n'
+    'classes = result.best.predict(images)'
   )
 
 
-def _cell(cell: Cell, column: Column) -> str:
-  value = cell.text if cell.value is None else cell.value
-  kind = 'number' if column.numeric else 'words'
-  shown = _breakable(text(cell.text))
-  return f'<td class="{kind}" data-value="{text(str(value))}">{shown}</td>'
+def _ranking(result: result_lib.SearchResult) -> Iterator[Html]:
+  for rank, entry in enumerate(result.ranking, start=1):
+    kind = 'baseline' if entry.network == result.baseline else ''
+    diverged = ' (diverged)' if entry.search.num_diverged else ''
+    cells: list[str | tuple[str, float | str]] = [
+      (str(rank), rank),
+      entry.name + diverged,
+      ', '.join(entry.implied),
+      (style.spaced(entry.num_weights), entry.num_weights),
+    ]
+    for score in (entry.search, entry.retrained):
+      if score is None:
+        cells += [('', ''), ('', '')]
+        continue
+      accuracy = f'{100 * score.accuracy:.1f}'
+      margin = f'{100 * score_lib.Z_95 * score.standard_error:.1f}'
+      cells += [
+        (f'{100 * score.value:.1f}', score.value),
+        (f'{accuracy} ± {margin}', score.accuracy),
+      ]
+    yield row(cells, 'best' if rank == 1 else kind)
 
 
-def _breakable(shown: str) -> str:
-  """Lets long names continue in the next line, where space is short."""
-  return shown.replace('_', '_<wbr>')
+def _configuration(run_dir: pathlib.Path) -> Iterator[Html]:
+  """Yields a row per option of config.json, under its dotted name."""
+  try:
+    stored = json.loads((run_dir / 'config.json').read_text('utf-8'))
+  except (FileNotFoundError, json.JSONDecodeError):
+    return
+  for name, value in traverse_util.flatten_dict(stored, sep='.').items():
+    yield row([name, value if isinstance(value, str) else json.dumps(value)])
 
 
-def _class(kind: str) -> str:
-  return f' class="{kind}"' if kind else ''
+def _figures(
+  result: result_lib.SearchResult, data: dataset_lib.Dataset
+) -> Iterator[tuple[str, figure.Figure]]:
+  """Yields the figures of the page, by their names in figures.toml."""
+  ranking, space = result.ranking, result.space
+  yield 'top_networks', charts.top_networks(ranking, baseline=result.baseline)
+  yield 'frequencies', charts.frequencies(ranking, space.bits)
+  if space.lattice is not None:
+    yield 'weights', charts.weights_against_accuracy(ranking)
+    values = {entry.network: entry.search.accuracy for entry in ranking}
+    best = ranking[0].network
+    yield 'lattice', diagram.lattice_diagram(space.lattice, values, best)
+  yield from _layer_figures(result)
+  if result.trace and not _is_sweep(result):
+    scores = [step.value for step in result.trace]
+    epsilons = [s.epsilon for s in result.trace if s.epsilon is not None]
+    has_epsilons = len(epsilons) == len(scores)
+    curve = charts.search_curve(scores, epsilons if has_epsilons else None)
+    yield 'search_curve', curve
+  if result.q_values:
+    yield 'q_values', charts.q_values(result.q_values, space.bits)
+  train = data.train
+  samples = images.sample_images(train.images, train.labels, data.class_names)
+  yield 'samples', samples
+
+
+def _layer_figures(
+  result: result_lib.SearchResult,
+) -> Iterator[tuple[str, figure.Figure]]:
+  """Yields what the symmetries of the chosen network do."""
+  model, grid = result.best.model, result.space.image_shape[:2]
+  if not model.symmetries:
+    return
+  yield 'orbits', patterns.orbit_grid(model.symmetries, grid)
+  layer = _dense_layer(result)
+  if layer is None:
+    return
+  sharing, out_shape = layer.sharing(), layer.out_shape
+  yield 'sharing', patterns.sharing_matrix(sharing)
+  # Some outputs of one orbit, away from the middle and the edges.
+  point = np.ravel_multi_index(
+    (out_shape[0] // 4, out_shape[1] // 3), out_shape
+  )
+  outputs = np.flatnonzero(sharing.bias == sharing.bias[point])[:_MAX_OUTPUTS]
+  if len(outputs) > 1:
+    params = result.best.variables['params'][layer.name]
+    dense = np.asarray(convert.to_dense(layer, params)['kernel'])
+    num_in, num_out = sharing.kernel.shape
+    features = dense.shape[1] // num_out
+    kernel = dense.reshape(num_in, -1, num_out, features)
+    shapes = (layer.in_shape, out_shape)
+    drawn = images.kernel_images(kernel[:, 0, :, 0], *shapes, outputs)
+    yield 'kernel', drawn

@@ -1,13 +1,16 @@
-"""One palette, one paper: how all pictures of a report look."""
+"""The palette and the layout that all figures share."""
 
 import colorsys
 import io
+from typing import Any
 
 from matplotlib import axes
+from matplotlib import collections
+from matplotlib import colors
 from matplotlib import figure
 import numpy as np
 
-# Okabe and Ito's colours, told apart with any kind of colour vision.
+# The palette of Okabe and Ito, which colour-blind readers can tell apart.
 BLUE = '#0072B2'
 VERMILION = '#D55E00'
 GREEN = '#009E73'
@@ -17,9 +20,9 @@ SKY = '#56B4E9'
 YELLOW = '#F0E442'
 QUALITATIVE = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW)
 
-BEST = VERMILION  # the network chosen
-BASE = BLUE  # the network without symmetries
-FINALIST = GREEN  # the networks that were retrained
+BEST = VERMILION  # the chosen network
+BASELINE = BLUE
+FINALIST = GREEN  # retrained networks
 INK = '#222222'
 GREY = '#8a8a8a'
 PALE = '#d9d9d9'
@@ -34,21 +37,23 @@ _GOLDEN = 0.6180339887
 
 
 def sheet(width: float, height: float) -> figure.Figure:
-  """Returns an empty figure, in inches. No global state is touched."""
+  """Returns an empty figure of a size in inches, without global state."""
   return figure.Figure(
     figsize=(width, height), dpi=_DPI, layout='constrained', facecolor='white'
   )
 
 
 def png(drawn: figure.Figure) -> bytes:
-  """Returns a figure as PNG; the same figure gives the same bytes."""
+  """Encodes a figure; equal figures give equal bytes."""
   buffer = io.BytesIO()
   drawn.savefig(buffer, format='png', metadata={'Software': None})
   return buffer.getvalue()
 
 
-def tidy(ax: axes.Axes, title: str, xlabel: str, ylabel: str) -> None:
-  """Names the axes and takes away what says nothing."""
+def tidy(
+  ax: axes.Axes, title: str, xlabel: str, ylabel: str, grid: Any = None
+) -> None:
+  """Labels the axes, removes the box, and draws a grid along 'x' or 'both'."""
   ax.set_title(title, fontsize=LARGE, color=INK, loc='left')
   ax.set_xlabel(xlabel, fontsize=MEDIUM, color=INK)
   ax.set_ylabel(ylabel, fontsize=MEDIUM, color=INK)
@@ -56,31 +61,63 @@ def tidy(ax: axes.Axes, title: str, xlabel: str, ylabel: str) -> None:
   for side, spine in ax.spines.items():
     spine.set_visible(side in ('left', 'bottom'))
     spine.set(color=GREY, linewidth=0.6)
+  if grid:
+    ax.grid(axis=grid, color=PALE, linewidth=0.5)
+    ax.set_axisbelow(True)
 
 
 def framed(ax: axes.Axes) -> None:
-  """Makes of axes a frame for an image: no ticks, a thin line around."""
+  """Makes axes a frame for an image: no ticks, a thin line around it."""
   ax.set(xticks=[], yticks=[])
-  for spine in ax.spines.values():
-    spine.set(visible=True, color=GREY, linewidth=0.5)
+  ax.spines[:].set(visible=True, color=GREY, linewidth=0.5)
 
 
-def plain(text: str) -> str:
-  """Returns text that is drawn as it is, dollar signs among it."""
+def legend(drawn: figure.Figure, columns: int = 2) -> None:
+  """Puts the legend below the axes, where it covers nothing."""
+  drawn.legend(
+    loc='outside lower center',
+    ncols=columns,
+    fontsize=MEDIUM - 0.5,
+    frameon=False,
+    labelcolor=INK,
+  )
+
+
+def dots(
+  ax: axes.Axes, places: Any, size: float, edge: str = 'white', **options: Any
+) -> collections.PathCollection:
+  """Draws dots at places [n, 2], larger ones on top."""
+  x, y = np.transpose(places)
+  options |= {'s': size, 'edgecolors': edge, 'linewidths': 0.6}
+  return ax.scatter(x, y, zorder=3 + size / 100, **options)
+
+
+def colorbar(
+  drawn: figure.Figure, shown: Any, label: str, **options: Any
+) -> None:
+  """Explains the colours of an image or of dots."""
+  bar = drawn.colorbar(shown, fraction=0.03, **options)
+  bar.set_label(label, fontsize=MEDIUM)
+  bar.ax.tick_params(labelsize=SMALL)
+  bar.outline.set_visible(False)
+
+
+def literal(text: str) -> str:
+  """Returns text that Matplotlib draws as it is, dollar signs included."""
   return text.replace('$', r'\$')
 
 
 def colours(count: int) -> np.ndarray:
   """Returns colours to tell labels apart, RGB [count, 3].
 
-  Up to seven are safe for colour-blind readers; of more, neighbours differ in
-  hue and in lightness.
+  Up to seven suit colour-blind readers; of more, neighbours differ in hue and
+  in lightness.
 
   >>> colours(3).round(1).tolist()
   [[0.0, 0.4, 0.7], [0.9, 0.6, 0.0], [0.0, 0.6, 0.5]]
   """
   if count <= len(QUALITATIVE):
-    return np.array([rgb(name) for name in QUALITATIVE[:count]]).reshape(-1, 3)
+    return colors.to_rgba_array(QUALITATIVE[:count])[:, :3]
   lightness = (0.42, 0.62, 0.8)
   return np.array(
     [
@@ -90,22 +127,10 @@ def colours(count: int) -> np.ndarray:
   )
 
 
-def ink_on(name: str) -> str:
-  """Returns the colour of legible letters on a colour."""
-  luminance = float(np.dot(rgb(name), (0.299, 0.587, 0.114)))
-  return INK if luminance > 0.5 else 'white'
-
-
 def spaced(number: int) -> str:
-  """Returns a whole number with its thousands apart.
+  """Separates thousands by spaces.
 
   >>> spaced(313600)
   '313 600'
   """
   return f'{number:,}'.replace(',', ' ')
-
-
-def rgb(name: str) -> tuple[float, float, float]:
-  """Returns '#rrggbb' as numbers from 0 to 1."""
-  red, green, blue = (int(name[i : i + 2], 16) / 255 for i in (1, 3, 5))
-  return red, green, blue

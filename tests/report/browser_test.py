@@ -5,8 +5,10 @@ its absence is a failure.
 """
 
 import os
+import pathlib
 import re
 import shutil
+import string
 
 from absl.testing import flagsaver
 import numpy as np
@@ -194,28 +196,14 @@ NUMBERS = (10, 9, 100, 1e-7, -3, None, 2.5, *range(30, 60))
 @pytest.fixture
 def handmade(tmp_path):
   """A page of every part, with long words and numbers in a bad order."""
-  columns = [page_lib.Column('Number', numeric=True), page_lib.Column('Name')]
-  rows = [
-    page_lib.Row(
-      [
-        page_lib.Cell('' if number is None else f'number {number}', number),
-        page_lib.Cell(LONG),
-      ]
-    )
-    for number in NUMBERS
-  ]
-  table = page_lib.table(columns, rows, 'Numbers', sortable=True)
-  sections = [
-    page_lib.heading(LONG, level=1),
-    page_lib.paragraph(LONG, 'verdict'),
-    page_lib.paragraph(LONG),
-    page_lib.tiles([(LONG, LONG), ('1', LONG)]),
-    table,
-    page_lib.code(LONG),
-    page_lib.details(LONG, table),
-  ]
+  template = pathlib.Path(page_lib.__file__).with_name('page.html')
+  names = string.Template(template.read_text('utf-8')).get_identifiers()
+  parts = {name: page_lib.text(LONG) for name in names}
+  cells = [('', '') if n is None else (f'number {n}', n) for n in NUMBERS]
+  rows = [page_lib.row([number, LONG]) for number in cells]
+  parts['ranking'] = parts['configuration'] = '\n'.join(rows)
   path = tmp_path / 'page.html'
-  path.write_text(page_lib.page(LONG, sections), 'utf-8')
+  path.write_text(page_lib.render(parts), 'utf-8')
   return path
 
 

@@ -1,9 +1,15 @@
-"""The page and its pictures, drawn from a small result made by hand."""
+"""The page and its figures, drawn from a small result made by hand."""
 
+import dataclasses
 import html.parser
 import io
 import json
+import pathlib
 import re
+import string
+import subprocess
+import sys
+import tomllib
 
 import jax
 from matplotlib import figure
@@ -207,7 +213,7 @@ def test_the_table_has_a_row_per_network_and_sorts_by_numbers(result, parsed):
   kinds = [attrs.get('class', '') for tag, attrs in body if tag == 'tr']
   assert len(kinds) == len(result.ranking)
   assert kinds[0] == 'best'
-  assert kinds.count('base') == 1
+  assert kinds.count('baseline') == 1
   cells = [attrs['data-value'] for tag, attrs in body if tag == 'td']
   columns = len(cells) // len(kinds)
   by_row = [cells[i : i + columns] for i in range(0, len(cells), columns)]
@@ -259,9 +265,27 @@ def test_group_cnns_have_the_same_report_in_fitting_words(data, tmp_path):
   assert 'Which symmetry or augmentation helps on' in words
   assert 'for each of 4 group elements' in words
   assert 'Size and structure' not in words
-  plain = result_of(cnns, best=cnns.network(['large']))
-  assert plain.verdict.startswith('No symmetry or augmentation helps')
-  assert 'without symmetry or augmentation (large), which gets' in plain.verdict
+  baseline = result_of(cnns, best=cnns.network(['large']))
+  verdict = baseline.verdict
+  assert verdict.startswith('No symmetry or augmentation helps')
+  assert 'without symmetry or augmentation (large), which gets' in verdict
+
+
+def test_baselines_count_as_states_even_if_never_proposed(data, tmp_path):
+  cnns = gcnn_space.gcnn_space((4, 4), 2, ('rotation',))
+  trace = [result_lib.Step(state, 0.5) for state in (1, 2, 3, 1)]
+  small = [0, *(cnns.network_of[step.state] for step in trace)]
+  trained = {*small, cnns.network(['large'])}  # the other baseline
+  found = result_of(cnns, best=int(small[-1]), trace=trace)
+  found = dataclasses.replace(
+    found,
+    ranking=tuple(e for e in found.ranking if e.network in trained),
+    counts=result_lib.Counts(4, len(set(small)), len(trained)),
+  )
+  written = report.write(found, data, tmp_path).read_text('utf-8')
+  tiles = re.findall('<b>(.*?)</b><span>(.*?)</span>', written)
+  assert ('5', 'different states, of 256') in tiles
+  assert ('5', 'networks trained, of 256') in tiles
 
 
 def test_a_report_that_fails_leaves_the_old_one(result, data, tmp_path):
@@ -451,6 +475,26 @@ def test_colours_differ():
     assert found.max() <= 1
 
 
-def test_opinions_show_any_name():
-  drawn = charts.opinions([(0, (0.1,)), (1, (-0.2,))], ['$bad_{$'])
+def test_q_values_show_any_name():
+  drawn = charts.q_values([(0, (0.1,)), (1, (-0.2,))], ['$bad_{$'])
   assert style.png(drawn)
+
+
+def test_figures_are_found_by_name():
+  assert set(report.__all__) <= set(dir(report))
+  assert all(callable(getattr(report, name)) for name in report.__all__)
+  with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+    report.nonsense  # noqa: B018
+
+
+def test_without_matplotlib_the_import_says_what_to_install():
+  code = 'import sys; sys.modules["matplotlib"] = None; from aen import report'
+  run = subprocess.run([sys.executable, '-c', code], capture_output=True)
+  assert b'needs matplotlib; pip install "aen[search]"' in run.stderr
+
+
+def test_every_described_figure_has_its_place_on_the_page():
+  folder = pathlib.Path(page.__file__).parent
+  described = tomllib.loads((folder / 'figures.toml').read_text('utf-8'))
+  template = string.Template((folder / 'page.html').read_text('utf-8'))
+  assert described.keys() <= set(template.get_identifiers())
