@@ -1,4 +1,8 @@
-"""Notebooks: saved as they ran, from top to bottom, and they still run."""
+"""Notebooks: saved as they ran, from top to bottom, and they still run.
+
+To execute notebooks in full and save their outputs, all of them by default:
+  python -m tests.notebooks_test notebooks/quickstart.ipynb
+"""
 
 import ast
 import os
@@ -130,8 +134,8 @@ def sources(path):
   return '\n'.join(cell.source for cell in code_cells(read(path)))
 
 
-@pytest.mark.slow
-def test_they_run_from_top_to_bottom(path):
+def executed(path, size):
+  """Returns a notebook after it ran from top to bottom."""
   notebook = read(path)
   # With no folder of kernels to look in, Jupyter takes this interpreter.
   manager = AsyncKernelManager(
@@ -143,16 +147,24 @@ def test_they_run_from_top_to_bottom(path):
     notebook,
     km=manager,
     timeout=None,
+    record_timing=False,
+    coalesce_streams=True,
     resources={'metadata': {'path': str(path.parent)}},
   )
-  before = {p.name for p in path.parent.iterdir()}
   client.execute(
     env={
       **os.environ,
-      'AEN_NOTEBOOK_SIZE': 'small',
+      'AEN_NOTEBOOK_SIZE': size,
       'PYTHONPATH': str(ROOT),  # this aen, not one that is installed
     }
   )
+  return notebook
+
+
+@pytest.mark.slow
+def test_they_run_from_top_to_bottom(path):
+  before = {p.name for p in path.parent.iterdir()}
+  notebook = executed(path, 'small')
   assert {p.name for p in path.parent.iterdir()} == before
   for saved, again in zip(
     code_cells(read(path)), code_cells(notebook), strict=True
@@ -169,3 +181,8 @@ def shown(cell):
       for kind in output.get('data', {output.get('name'): ''})
     }
   )
+
+
+if __name__ == '__main__':
+  for path in map(pathlib.Path, sys.argv[1:] or NOTEBOOKS):
+    nbformat.write(executed(path, 'full'), path)

@@ -1,6 +1,8 @@
 """What is built holds the whole package and nothing else, and installs."""
 
+import email
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import aen
 ROOT = pathlib.Path(__file__).parents[1]
 MADE_BY_RUNS = ('.*', '__pycache__', 'build', 'dist', '*.egg-info', 'runs')
 HEAVY = (
+  'chex',
   'jax',
   'flax',
   'optax',
@@ -95,6 +98,26 @@ def test_wheels_hold_the_package_and_nothing_else(wheels):
   names = {name for name in contents[0] if not name.startswith(about)}
   assert names == package()
   assert any(name.endswith('/LICENSE') for name in contents[0])
+
+
+@pytest.mark.slow
+def test_the_wheel_names_versions_and_requirements_that_are_pinned(wheels):
+  with zipfile.ZipFile(wheels['clone']) as file:
+    about = f'aen-{aen.__version__}.dist-info/METADATA'
+    metadata = email.message_from_bytes(file.read(about))
+  supported = {
+    f'Programming Language :: Python :: {version}'
+    for version in ('3', '3.11', '3.12', '3.13')
+  }
+  assert supported <= set(metadata.get_all('Classifier'))
+  names = {
+    re.match(r'[\w.-]+', requirement).group().lower().replace('_', '-')
+    for requirement in metadata.get_all('Requires-Dist')
+  }
+  pinned = re.findall(
+    r'^([\w.-]+)==', (ROOT / 'requirements.txt').read_text(), re.M
+  )
+  assert {'chex', 'flax', 'jax', 'numpy', 'scipy'} <= names <= set(pinned)
 
 
 @pytest.mark.slow
