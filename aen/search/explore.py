@@ -171,14 +171,15 @@ def explore(
   q_values: tuple[Any, ...] = ()
   if strategy.q_values is not None and trace:
     best = max(trace, key=lambda step: step.value).state
-    rows = strategy.q_values(state, np.array([0, best], np.int32))
+    shown = list(dict.fromkeys((0, best)))
+    rows = strategy.q_values(state, np.array(shown, np.int32))
     q_values = tuple(
-      (s, tuple(map(float, row)))
-      for s, row in zip((0, best), rows, strict=True)
+      (s, tuple(map(float, row))) for s, row in zip(shown, rows, strict=True)
     )
+  baselines = (int(space.shortest_states[n]) for n in space.baselines())
   counts = result_lib.Counts(
-    steps=int(state.counts.steps),
-    states=int(state.counts.states),
+    steps=len(trace),
+    states=len({0, *baselines, *(step.state for step in trace)}),
     networks=len(records),
   )
   return Exploration(records, counts, tuple(trace), q_values)
