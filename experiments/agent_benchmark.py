@@ -109,9 +109,7 @@ def measure_dqn(config: Config, network_of: np.ndarray) -> list[dict[str, Any]]:
   )
   table, rows = planted(network_of), []
   search = jax.jit(
-    lambda key: compare.search_table(
-      strategy, key, table, network_of, config.steps
-    )
+    lambda key: compare.simulate(strategy, key, table, network_of, config.steps)
   )
   keys = jax.random.split(jax.random.key(0), config.repeats)
   compiled = search.lower(keys[0]).compile()
@@ -148,7 +146,7 @@ def measure_others(
     )
     rounds = ROUNDS.get(name, config.rounds)
     search = functools.partial(
-      compare.search_table,
+      compare.simulate,
       strategy,
       table=table,
       network_of=network_of,

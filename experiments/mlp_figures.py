@@ -77,7 +77,7 @@ def _search(
   landscape: landscape_lib.Landscape,
 ) -> None:
   """Draws networks in the order in which a search met them."""
-  table = landscape.table(0)
+  table = landscape.best_so_far(0)
   states = np.asarray(trace.states)
   met = landscape.network_of[np.concatenate([[0], states[states >= 0]])]
   first = np.sort(np.unique(met, return_index=True)[1])

@@ -62,7 +62,7 @@ def programs(name, options):
   strategy = make(name, dict(options))
 
   def search(key):
-    return compare.search_table(
+    return compare.simulate(
       strategy, key, table(), lattice().network_of, ROUNDS
     )
 
@@ -200,9 +200,7 @@ def test_local_search_climbs_the_steepest_way():
   right = 1 - ((states[:, None] ^ goal) >> np.arange(5) & 1)
   heights = (right @ gains / 40).astype(np.float32)[:, None]
   strategy = strategies.make('local', 5, network_of=states, epochs=1)
-  _, trace = compare.search_table(
-    strategy, jax.random.key(0), heights, states, 15
-  )
+  _, trace = compare.simulate(strategy, jax.random.key(0), heights, states, 15)
   climbed = np.asarray(trace.states).ravel()
   for number, here in enumerate([0b00000, 0b10000, 0b10100]):
     around = climbed[5 * number : 5 * number + 5]
@@ -259,9 +257,7 @@ def test_the_agent_climbs_a_planted_hill():
     episode_length=12,
   )
   search_all = jax.jit(
-    jax.vmap(
-      lambda key: compare.search_table(strategy, key, heights, states, 400)
-    )
+    jax.vmap(lambda key: compare.simulate(strategy, key, heights, states, 400))
   )
   _, trace = search_all(jax.random.split(jax.random.key(0), 3))
   reached = np.asarray(trace.values)[:, :, 0]
