@@ -48,6 +48,7 @@ setuptools.setup(
   long_description_content_type='text/markdown',
   license='MIT',
   packages=setuptools.find_packages(include=['aen', 'aen.*']),
+  package_data={'aen': ['*/*.toml']},
   python_requires='>=3.11',
   install_requires=['flax>=0.12', 'jax>=0.7.2', 'numpy>=2', 'scipy>=1.14'],
   extras_require={

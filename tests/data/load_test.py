@@ -8,15 +8,14 @@ from PIL import Image
 import pytest
 
 import aen
-from aen.data import arrays
+from aen.data import catalogue
 from aen.data import dataset as dataset_lib
 from aen.data import embedded
 from aen.data import load as load_lib
-from aen.data import sources
 from aen.data import splits
-from aen.data import testing
 from aen.data import transform
 from aen.groups import symmetries as symmetries_lib
+from tests.data import tiny
 
 
 @pytest.fixture(autouse=True)
@@ -76,9 +75,7 @@ def test_digits_are_scikit_learns_doubled():
 
 
 def test_tic_tac_toe_is_the_classical_set(board_game):
-  parts = embedded.tic_tac_toe()
-  images = np.concatenate([parts.train.images, parts.test.images])
-  labels = np.concatenate([parts.train.labels, parts.test.labels])
+  images, labels = embedded.tic_tac_toe()
   assert images.shape == (958, 3, 3)
   assert len(np.unique(images.reshape(958, 9), axis=0)) == 958
   assert np.bincount(labels).tolist() == [626, 316, 16]
@@ -89,9 +86,7 @@ def test_tic_tac_toe_is_the_classical_set(board_game):
 
 
 def test_tic_tac_toe_has_exactly_the_squares_symmetries():
-  parts = embedded.tic_tac_toe()
-  images = np.concatenate([parts.train.images, parts.test.images])
-  labels = np.concatenate([parts.train.labels, parts.test.labels])
+  images, labels = embedded.tic_tac_toe()
   outcome = {x.tobytes(): y for x, y in zip(images, labels, strict=True)}
 
   def kept(move):
@@ -106,9 +101,9 @@ def test_tic_tac_toe_has_exactly_the_squares_symmetries():
   assert not kept(symmetries_lib.SYMMETRIES['horizontal_translation'])
 
 
-@pytest.mark.parametrize('name', sources.G_NAMES)
+@pytest.mark.parametrize('name', catalogue.G_NAMES)
 def test_every_g_name_is_found(name):
-  source, config = sources.find(f'g_{name}/aug3_group')
+  source, config = catalogue.find(f'g_{name}/aug3_group')
   assert source.name == name
   assert config.name == 'aug3_group'
 
@@ -145,14 +140,16 @@ def test_paper_sizes():
   assert splits.PAPER_SIZES['search'] == splits.Sizes(4000, 1000, None)
   assert splits.PAPER_SIZES['retrain'] == splits.Sizes(10000, None, 1000)
   assert splits.PAPER_SIZES['gcnn'] == splits.Sizes(6000, 1000, None)
-  data = testing.random_parts((12000, 2000), (2, 2), 10)
+  data = tiny.random_parts((12000, 2000), (2, 2), 10)
   for name, counts in {
     'search': (4000, 1000),
     'retrain': (10000, 2000),
     'gcnn': (6000, 1000),
   }.items():
     sizes = splits.paper_sizes(name)
-    rows = splits.choose_train(data.train, sizes, seed=0, stratified=True)
+    rows = splits.choose_train(
+      data.train.labels, None, sizes, seed=0, stratified=True
+    )
     assert tuple(len(r) for r in rows) == counts
 
 
@@ -166,11 +163,13 @@ def test_explicit_numbers_override_a_paper_size():
 @pytest.mark.parametrize('stratified', [True, False])
 @pytest.mark.parametrize('seed', [0, 1])
 def test_splits_never_leak_and_are_nested(seed, stratified):
-  part = testing.random_parts((600, 10), (2, 2), 10).train
+  labels = tiny.random_parts((600, 10), (2, 2), 10).train.labels
 
   def choose(train, validation):
     sizes = splits.Sizes(train, validation)
-    return splits.choose_train(part, sizes, seed=seed, stratified=stratified)
+    return splits.choose_train(
+      labels, None, sizes, seed=seed, stratified=stratified
+    )
 
   few, held = choose(100, 50)
   more, held_more = choose(400, 200)
@@ -185,20 +184,22 @@ def test_splits_never_leak_and_are_nested(seed, stratified):
 
 def test_stratified_splits_keep_proportions():
   labels = np.repeat(np.arange(3), (600, 300, 100)).astype(np.int32)
-  part = arrays.Part(np.zeros((1000, 2, 2), np.uint8), labels)
   for count in (10, 100, 333):
     sizes = splits.Sizes(count, count)
-    for rows in splits.choose_train(part, sizes, seed=3, stratified=True):
+    for rows in splits.choose_train(
+      labels, None, sizes, seed=3, stratified=True
+    ):
       found = np.bincount(labels[rows], minlength=3)
       assert np.abs(found - count * np.array([0.6, 0.3, 0.1])).max() <= 1
 
 
 def test_groups_are_never_divided():
   groups = np.repeat(np.arange(40), 15)
-  whole = testing.random_parts((600, 10), (2, 2), 10).train
-  part = arrays.Part(whole.images, whole.labels, groups)
+  labels = tiny.random_parts((600, 10), (2, 2), 10).train.labels
   sizes = splits.Sizes(None, 100)
-  train, held = splits.choose_train(part, sizes, seed=0, stratified=True)
+  train, held = splits.choose_train(
+    labels, groups, sizes, seed=0, stratified=True
+  )
   assert len(held) == 100
   assert not set(groups[train]) & set(groups[held])
   assert len(train) == 600 - 7 * 15  # the seventh group was cut in two
@@ -317,7 +318,7 @@ def test_bad_folders_are_errors(folder, tmp_path_factory):
 
 
 def test_npz_of_ones_own(tmp_path):
-  parts = testing.random_parts((60, 12), (8, 8, 3), 4)
+  parts = tiny.random_parts((60, 12), (8, 8, 3), 4)
   path = tmp_path / 'mine.npz'
   np.savez(path, x_train=parts.train.images, y_train=parts.train.labels)
   data = aen.load_dataset(path)
@@ -333,7 +334,7 @@ def test_npz_of_ones_own(tmp_path):
 
 
 def test_arrays_of_ones_own():
-  parts = testing.random_parts((60, 12), (8, 8), 4)
+  parts = tiny.random_parts((60, 12), (8, 8), 4)
   images, labels = parts.train.images, parts.train.labels
   data = load_lib.from_arrays(
     images[..., None],
@@ -353,7 +354,7 @@ def test_arrays_of_ones_own():
 
 
 def test_wrong_arrays_are_errors():
-  parts = testing.random_parts((60, 12), (8, 8), 4)
+  parts = tiny.random_parts((60, 12), (8, 8), 4)
   images, labels = parts.train.images, parts.train.labels
   for arguments, message in (
     ((images.astype(int), labels), 'uint8'),

@@ -46,7 +46,7 @@ def test_the_record_inverts_the_image(name, images):
   record = draw(name)
   moved = transform.transform(images, record)
   assert moved.dtype == np.uint8
-  if record.config.turns_by_angle:
+  if record.config.rotates_by_angle:
     with pytest.raises(ValueError, match='keep_rotation=True'):
       transform.invert(moved, record)
     back = transform.invert(moved, record, keep_rotation=True)
@@ -67,7 +67,7 @@ def test_moves_are_those_of_the_symmetry_table(name, images):
   }
   for n in range(20):
     image = images[n]
-    if record.config.turns_by_angle:
+    if record.config.rotates_by_angle:
       image = transform.rotate(image[None], record.angles[n : n + 1])[0]
     for bit, (key, move) in enumerate(symmetries_lib.SYMMETRIES.items()):
       if record.config.as_published:
@@ -122,7 +122,7 @@ def test_seeds_and_splits_draw_differently():
 
 
 @pytest.mark.parametrize('turns', range(5))
-def test_quarter_turns_by_angle_are_exact(turns, images):
+def test_quarter_rotates_by_angle_are_exact(turns, images):
   turned = transform.rotate(images, np.full(300, 90.0 * turns))
   np.testing.assert_array_equal(turned, np.rot90(images, turns, (1, 2)))
 

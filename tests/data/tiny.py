@@ -10,18 +10,19 @@ import zipfile
 
 import numpy as np
 
-from aen.data import files
-from aen.data import sources
-from aen.data.arrays import Part
-from aen.data.arrays import Parts
+from aen import io as io_lib
+from aen.data import catalogue
+from aen.data import dataset
+from aen.data import readers
+from aen.data.dataset import Parts
 
 
 def tiny_source(
   name: str,
-  raw_dir: files.PathLike,
+  raw_dir: io_lib.PathLike,
   counts: tuple[int, int] = (40, 20),
   shape: tuple[int, ...] | None = None,
-) -> sources.Source:
+) -> catalogue.Source:
   """Writes a data set of random images as if its official files were tiny.
 
   Args:
@@ -33,7 +34,7 @@ def tiny_source(
   Returns:
     The source of that name, expecting exactly these files.
   """
-  source = sources.SOURCES[name]
+  source = catalogue.SOURCES[name]
   folder = pathlib.Path(raw_dir) / source.folder
   folder.mkdir(parents=True, exist_ok=True)
   parts = random_parts(counts, shape or source.shape, len(source.class_names))
@@ -42,7 +43,7 @@ def tiny_source(
     dataclasses.replace(
       file,
       size=(folder / file.name).stat().st_size,
-      sha256=files.sha256(folder / file.name),
+      sha256=readers.sha256(folder / file.name),
       content_sha256='',
     )
     for file in source.files
@@ -56,9 +57,10 @@ def random_parts(
   """Returns parts of random images; labels go round the classes."""
   random = np.random.default_rng(0)
   train, test = (
-    Part(
+    dataset.part(
       random.integers(0, 256, (count, *shape), np.uint8),
-      np.arange(count, dtype=np.int32) % num_classes,
+      np.arange(count) % num_classes,
+      where='random',
     )
     for count in counts
   )
@@ -99,7 +101,8 @@ def _write_tar(folder: pathlib.Path, name: str, parts: Parts) -> None:
   del name  # only CIFAR-10 comes like this
   fifths = np.array_split(np.arange(len(parts.train)), 5)
   batches = {
-    f'data_batch_{i}': parts.train[rows] for i, rows in enumerate(fifths, 1)
+    f'data_batch_{i}': parts.train.take(rows)
+    for i, rows in enumerate(fifths, 1)
   } | {'test_batch': parts.test}
   with tarfile.open(folder / 'cifar-10-binary.tar.gz', 'w:gz') as f:
     for batch, side in batches.items():
@@ -125,7 +128,7 @@ def _write_table(
   row: Callable[[np.ndarray, int], str], header: str = ''
 ) -> Callable[[pathlib.Path, str, Parts], None]:
   def write(folder: pathlib.Path, name: str, parts: Parts) -> None:
-    train, test = (file.name for file in sources.SOURCES[name].files)
+    train, test = (file.name for file in catalogue.SOURCES[name].files)
     for file, side in ((train, parts.train), (test, parts.test)):
       rows = zip(side.images, side.labels, strict=True)
       lines = [row(image.ravel(), int(label)) for image, label in rows]
