@@ -99,60 +99,31 @@ def _examples(split: Split) -> Iterator[tuple[int, dict[str, Any]]]:
     yield i, {'image': Image.fromarray(image), 'label': int(label)}
 
 
-_G_CONFIGS = [
-  tfds.core.BuilderConfig(name=config.name, description=config.description)
-  for config in transform.CONFIGS.values()
-]
-
-
-class GMnist(_ArrayBuilder):
-  """MNIST with transformed images."""
-
-  name = 'g_mnist'
-  source = catalogue.SOURCES['mnist']
-  BUILDER_CONFIGS = _G_CONFIGS
-
-
-class GFashionMnist(_ArrayBuilder):
-  """Fashion-MNIST with transformed images."""
-
-  name = 'g_fashion_mnist'
-  source = catalogue.SOURCES['fashion_mnist']
-  BUILDER_CONFIGS = _G_CONFIGS
-
-
-class RotMnist(_ArrayBuilder):
-  """The published RotMNIST."""
-
-  name = 'rot_mnist'
-  source = catalogue.SOURCES['rot_mnist']
-  MANUAL_DOWNLOAD_INSTRUCTIONS = source.manual
-
-
-class RotMnistMade(_ArrayBuilder):
-  """RotMNIST's recipe applied to MNIST; not the published set."""
-
-  name = 'rot_mnist_made'
-  source = catalogue.SOURCES['rot_mnist_made']
-
-
-class SignLanguageMnist(_ArrayBuilder):
-  """Sign Language MNIST (ASL), labels 0…23."""
-
-  name = 'sign_language_mnist'
-  source = catalogue.SOURCES['sign_language_mnist']
-  MANUAL_DOWNLOAD_INSTRUCTIONS = source.manual
+def _define(name: str, source: catalogue.Source) -> type[_ArrayBuilder]:
+  """Defines a builder; TFDS registers every class that is defined."""
+  configs = [
+    tfds.core.BuilderConfig(name=config.name, description=config.description)
+    for config in transform.CONFIGS.values()
+    if name == f'g_{source.name}'
+  ]
+  attributes = {
+    'name': name,
+    'source': source,
+    'BUILDER_CONFIGS': configs,
+    'MANUAL_DOWNLOAD_INSTRUCTIONS': source.manual or None,
+  }
+  return type(name, (_ArrayBuilder,), attributes)
 
 
 BUILDERS = {
-  builder.name: builder
-  for builder in (
-    GMnist,
-    GFashionMnist,
-    RotMnist,
-    RotMnistMade,
-    SignLanguageMnist,
-  )
+  name: _define(name, catalogue.SOURCES[source])
+  for name, source in {
+    'g_mnist': 'mnist',
+    'g_fashion_mnist': 'fashion_mnist',
+    'rot_mnist': 'rot_mnist',
+    'rot_mnist_made': 'rot_mnist_made',
+    'sign_language_mnist': 'sign_language_mnist',
+  }.items()
 }
 
 # Stock sets with a feature `id`, and how many digits its running number has.

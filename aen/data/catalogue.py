@@ -1,8 +1,8 @@
 """The catalogue: every data set that can be loaded by name.
 
-The entries are in catalogue.toml. To add a data set, add an entry there; if its
-files have a new format, add a reader as well (see `readers`). If its images are
-grey and square, of even side, `g_<name>/<config>` works too.
+The entries are in catalogue.toml, which explains their keys. To add a data set,
+add an entry; if its files have a new format, add a reader too (see `readers`).
+If its images are grey and square, of even side, `g_<name>/<config>` follows.
 """
 
 from collections.abc import Mapping
@@ -23,16 +23,7 @@ _CATALOGUE = tomllib.loads(
 
 @dataclasses.dataclass(frozen=True)
 class File:
-  """A file of an official data set; TFDS registers the same ones.
-
-  Attributes:
-    name: The file's name, in the raw directory and where it is published.
-    url: Where it is published; empty if it must be fetched by hand.
-    size: Bytes.
-    sha256: Checksum of the file; empty if unknown.
-    content_sha256: Checksum of the content of a .gz file, which recognises a
-      file that was compressed again.
-  """
+  """An official file of a data set; see catalogue.toml."""
 
   name: str
   url: str = ''
@@ -43,34 +34,7 @@ class File:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """An entry of the catalogue.
-
-  Attributes:
-    name: The name that users load it by.
-    format: The reader of its files, a key of `readers.READERS`.
-    class_names: One per label; in the catalogue, a string names each class by
-      one character.
-    shape: Shape of one image.
-    counts: Number of images in the train and test parts.
-    description: What the images are, and what was done to them.
-    licence: The terms of use.
-    homepage: Where it is published.
-    citation: In BibTeX.
-    folder: Folder of the files below a raw directory.
-    files: The official files, in the order in which the reader takes them; none
-      if the set is embedded.
-    transposed: Whether the files hold transposed images.
-    first_label: The lowest label in the files.
-    swapped: Train on the published test part and vice versa.
-    tfds_name: Name and config in TFDS; '' if there is no builder.
-    manual: How to get files that cannot be downloaded by code.
-    partial: Pattern of an .npz file below a raw directory that holds a part of
-      the set, as it is given out.
-    partial_format: The reader of that file.
-    system_dirs: Where operating systems install the files.
-    shown: Classes in sample figures; the first four if empty.
-    like: The entry from which the keys that are not given come.
-  """
+  """An entry of catalogue.toml, where the keys are explained."""
 
   name: str
   format: str
@@ -91,7 +55,7 @@ class Source:
   partial: str = ''
   partial_format: str = 'npz'
   system_dirs: tuple[str, ...] = ()
-  shown: tuple[str, ...] = ()
+  sample_classes: tuple[str, ...] = ()
   like: str = ''
 
 

@@ -91,8 +91,13 @@ def part(
   """
   images, labels = np.asarray(images), np.asarray(labels)
   if images.dtype.kind == 'f':
-    with np.errstate(over='ignore'):  # own.py refuses infinite pixels
+    with np.errstate(over='ignore'):
       images = images.astype(np.float32)
+    if not np.isfinite(images).all():
+      raise ValueError(
+        f'{where}: expected finite pixels, got NaN or infinity; replace them,'
+        ' say by np.nan_to_num(images)'
+      )
   elif images.dtype != np.uint8:
     raise ValueError(
       f'{where}: expected images as uint8 (values 0…255) or float, got'
@@ -108,12 +113,17 @@ def part(
       f'{where}: expected one label per image, got labels of shape'
       f' {labels.shape} for {len(images)} images; give as many labels as images'
     )
+  if not images.size:
+    raise ValueError(
+      f'{where}: expected at least one image, got an array of shape'
+      f' {images.shape}; add images'
+    )
   wrong = ''
   if labels.dtype.kind not in 'iu':
     wrong = f'dtype {labels.dtype}'
-  elif (low := labels.min(initial=0)) < 0:
+  elif (low := labels.min()) < 0:
     wrong = str(low)
-  elif (high := labels.max(initial=0)) > np.iinfo(np.int32).max:
+  elif (high := labels.max()) > np.iinfo(np.int32).max:
     wrong = str(high)
   if wrong:
     raise ValueError(

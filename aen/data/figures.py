@@ -40,7 +40,7 @@ def draw_samples(
     )
   ending = '' if config.as_published else '_group'
   test = finding.find(source, None, places).parts.test
-  shown = source.shown or source.class_names[:4]
+  shown = source.sample_classes or source.class_names[:4]
   labels = [source.class_names.index(label) for label in shown]
   rows = np.array([np.flatnonzero(test.labels == n)[0] for n in labels])
   images = test.images[rows]  # [4, H, H]

@@ -199,7 +199,6 @@ def as_parts(
 
 def _checked(train: Split, test: Split | None, *, where: str) -> Parts:
   """Returns train and test parts that fit together."""
-  _check_pixels(train.images, where)
   if test is None:
     num_test = len(train) // splits.SHARE
     if not num_test:
@@ -209,7 +208,6 @@ def _checked(train: Split, test: Split | None, *, where: str) -> Parts:
         ' images, or give test images too'
       )
     return cut(train, *splits.hold_out(train.labels, num_test))
-  _check_pixels(test.images, f'{where}, test')
   if test.images.shape[1:] != train.images.shape[1:]:
     raise ValueError(
       f'{where}: expected test images of shape {train.images.shape[1:]} like'
@@ -227,19 +225,6 @@ def _checked(train: Split, test: Split | None, *, where: str) -> Parts:
       ' images'
     )
   return Parts(train, test)
-
-
-def _check_pixels(images: np.ndarray, where: str) -> None:
-  if not images.size:
-    raise ValueError(
-      f'{where}: expected at least one image, got an array of shape'
-      f' {images.shape}; add images'
-    )
-  if images.dtype != np.uint8 and not np.isfinite(images).all():
-    raise ValueError(
-      f'{where}: expected finite pixels, got NaN or infinity; replace them,'
-      ' say by np.nan_to_num(images)'
-    )
 
 
 def as_class_names(

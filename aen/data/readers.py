@@ -95,7 +95,7 @@ def check(source: catalogue.Source, parts: Parts, whole: bool = False) -> Parts:
       f' images, got {counts[0]} and {counts[1]}; remove this incomplete copy'
       ' and fetch or prepare it again'
     )
-  highest = max(int(side.labels.max(initial=0)) for side in parts)
+  highest = max(int(side.labels.max()) for side in parts)
   if highest >= len(source.class_names):
     raise ValueError(
       f'{source.name}: expected labels 0…{len(source.class_names) - 1}, got'
@@ -307,29 +307,34 @@ def _cifar10(_: catalogue.Source, paths: Paths) -> Parts:
   return Parts(as_part(np.concatenate(batches[:5])), as_part(batches[5]))
 
 
-def _svhn(_: catalogue.Source, paths: Paths) -> Parts:
+def _one_file_each(read_part: Callable[[pathlib.Path], Split]) -> Reader:
+  """Returns the reader of a set with one file for train and one for test."""
+  return lambda _, paths: Parts(*(read_part(path) for path in paths))
+
+
+def _svhn(path: pathlib.Path) -> Split:
   """Reads SVHN's cropped digits; the digit 0, filed as 10, gets label 0."""
   from scipy import io as scipy_io  # slow to import
 
-  def read_part(path: pathlib.Path) -> Split:
-    with intact(path, 'a MATLAB file with X and y'):
-      content = scipy_io.loadmat(path)
-      images, labels = content['X'], content['y']
-    images = np.ascontiguousarray(np.moveaxis(images, -1, 0))
-    return part(images, labels.ravel() % 10, where=path)
-
-  return Parts(*(read_part(path) for path in paths))
+  with intact(path, 'a MATLAB file with X and y'):
+    content = scipy_io.loadmat(path)
+    images, labels = content['X'], content['y']
+  images = np.ascontiguousarray(np.moveaxis(images, -1, 0))
+  return part(images, labels.ravel() % 10, where=path)
 
 
-def _amat(_: catalogue.Source, paths: Paths) -> Parts:
+def _amat(path: pathlib.Path) -> Split:
   """Reads the official RotMNIST: lines of 784 values in 0…1 and a label."""
+  table = read_table(path, 785)
+  images = np.rint(table[:, :-1] * 255).astype(np.uint8).reshape(-1, 28, 28)
+  return part(images, table[:, -1].astype(np.int32), where=path)
 
-  def read_part(path: pathlib.Path) -> Split:
-    table = read_table(path, 785)
-    images = np.rint(table[:, :-1] * 255).astype(np.uint8).reshape(-1, 28, 28)
-    return part(images, table[:, -1].astype(np.int32), where=path)
 
-  return Parts(*(read_part(path) for path in paths))
+def _sign_csv(path: pathlib.Path) -> Split:
+  """Reads Sign Language MNIST's CSV files: a label and 784 values a line."""
+  table = read_table(path, 785, delimiter=',', skiprows=1)
+  images = table[:, 1:].astype(np.uint8).reshape(-1, 28, 28)
+  return part(images, _without_j(table[:, 0], path), where=path)
 
 
 def _rotated_mnist(source: catalogue.Source, paths: Paths) -> Parts:
@@ -357,17 +362,6 @@ def rotate_parts(parts: Parts, counts: tuple[int, int]) -> Parts:
     rotated('train', order[: counts[0]]),
     rotated('test', order[counts[0] : sum(counts)]),
   )
-
-
-def _sign_csv(_: catalogue.Source, paths: Paths) -> Parts:
-  """Reads Sign Language MNIST's CSV files: a label and 784 values a line."""
-
-  def read_part(path: pathlib.Path) -> Split:
-    table = read_table(path, 785, delimiter=',', skiprows=1)
-    images = table[:, 1:].astype(np.uint8).reshape(-1, 28, 28)
-    return part(images, _without_j(table[:, 0], path), where=path)
-
-  return Parts(*(read_part(path) for path in paths))
 
 
 def _sign_npz(_: catalogue.Source, paths: Paths) -> Parts:
@@ -408,10 +402,10 @@ READERS: Mapping[str, Reader] = types.MappingProxyType(
     'idx': _idx,
     'emnist': _emnist,
     'cifar10': _cifar10,
-    'svhn': _svhn,
-    'amat': _amat,
+    'svhn': _one_file_each(_svhn),
+    'amat': _one_file_each(_amat),
     'rotated_mnist': _rotated_mnist,
-    'sign_csv': _sign_csv,
+    'sign_csv': _one_file_each(_sign_csv),
     'sign_npz': _sign_npz,
     'npz': _npz,
   }
