@@ -12,6 +12,7 @@ catalogue, to the parts as published. To add a format:
 """
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -145,9 +146,7 @@ DAMAGE = (
 
 
 @contextlib.contextmanager
-def intact(
-  path: PathLike, expected: str, advice: str = 'fetch it again'
-) -> Iterator[None]:
+def intact(path: PathLike, expected: str) -> Iterator[None]:
   """Turns whatever a damaged file raises into one clear line."""
   try:
     yield
@@ -157,7 +156,7 @@ def intact(
     reason = ' '.join(str(error).split())
     raise ValueError(
       f'{path}: expected {expected}, got a truncated or damaged file, or'
-      f' another format ({reason}); {advice}'
+      f' another format ({reason}); fetch it again'
     ) from error
 
 
@@ -254,12 +253,16 @@ def _tic_tac_toe(source: catalogue.Source, _: Paths) -> Parts:
 
 def _idx(_: catalogue.Source, paths: Paths) -> Parts:
   """Reads the four files of MNIST and of the sets that copy its form."""
-  x_train, y_train, x_test, y_test = (
-    parse_idx(read_gzip(path), path) for path in paths
-  )
+  arrays = (parse_idx(read_gzip(path), path) for path in paths)
+  return _parts(arrays, paths[0].parent)
+
+
+def _parts(arrays: Iterable[np.ndarray], where: pathlib.Path) -> Parts:
+  """Makes parts of train images, train labels, test images, test labels."""
+  x_train, y_train, x_test, y_test = arrays
   return Parts(
-    part(x_train, y_train, where=paths[0]),
-    part(x_test, y_test, where=paths[2]),
+    part(x_train, y_train, where=f'{where}, train'),
+    part(x_test, y_test, where=f'{where}, test'),
   )
 
 
@@ -277,15 +280,11 @@ def _emnist(source: catalogue.Source, paths: Paths) -> Parts:
       content = gzip.decompress(f.read(name))
     return parse_idx(content, f'{archive}/{name}')
 
-  train, test = (
-    part(
-      read_idx(f'{split}-images-idx3'),
-      read_idx(f'{split}-labels-idx1'),
-      where=archive,
-    )
-    for split in ('train', 'test')
+  kinds = ('images-idx3', 'labels-idx1')
+  arrays = (
+    read_idx(f'{split}-{kind}') for split in ('train', 'test') for kind in kinds
   )
-  return Parts(train, test)
+  return _parts(arrays, archive)
 
 
 def _cifar10(_: catalogue.Source, paths: Paths) -> Parts:
@@ -378,7 +377,7 @@ def _without_j(labels: np.ndarray, where: pathlib.Path) -> np.ndarray:
   if labels.size and ((labels == 9).any() or labels.max() > 24):
     raise ValueError(
       f'{where}: expected labels 0…24 without 9 (J and Z are movements), got'
-      f' {np.unique(labels).tolist()}'
+      f' {np.unique(labels).tolist()}; fetch it again'
     )
   return labels - (labels > 9)
 
@@ -386,13 +385,8 @@ def _without_j(labels: np.ndarray, where: pathlib.Path) -> np.ndarray:
 def _npz(_: catalogue.Source, paths: Paths) -> Parts:
   """Reads x_train, y_train, x_test and y_test of an .npz file."""
   (path,) = paths
-  x_train, y_train, x_test, y_test = read_npz(
-    path, 'x_train', 'y_train', 'x_test', 'y_test'
-  )
-  return Parts(
-    part(x_train, y_train, where=f'{path}, train'),
-    part(x_test, y_test, where=f'{path}, test'),
-  )
+  arrays = read_npz(path, 'x_train', 'y_train', 'x_test', 'y_test')
+  return _parts(arrays, path)
 
 
 READERS: Mapping[str, Reader] = types.MappingProxyType(

@@ -69,6 +69,19 @@ def test_every_format_is_read(name, use_tiny, tmp_path):
   assert not data.partial
 
 
+@pytest.mark.parametrize('source', catalogue.SOURCES.values())
+def test_every_entry_of_the_catalogue_is_complete(source):
+  assert {source.format, source.partial_format} <= set(readers.READERS)
+  assert source.description
+  assert source.licence
+  assert len(set(source.class_names)) == len(source.class_names)
+  assert set(source.sample_classes) <= set(source.class_names)
+  assert bool(source.folder) == bool(source.files)
+  for file in source.files:
+    assert file.url.endswith(f'/{file.name}') or source.manual
+    assert bool(file.url) == bool(file.sha256) == bool(file.size)
+
+
 def test_raw_dir_from_the_environment(use_tiny, tmp_path, monkeypatch):
   use_tiny('mnist')
   monkeypatch.setenv('AEN_RAW_DIR', str(tmp_path))

@@ -89,11 +89,13 @@ def test_tic_tac_toe_has_exactly_the_squares_symmetries():
   images, labels = embedded.tic_tac_toe()
   outcome = {x.tobytes(): y for x, y in zip(images, labels, strict=True)}
 
-  def kept(move):
-    moved = (np.ascontiguousarray(move(image)).tobytes() for image in images)
+  def kept(symmetry):
+    transformed = (
+      np.ascontiguousarray(symmetry(image)).tobytes() for image in images
+    )
     return all(
       outcome.get(key) == label
-      for key, label in zip(moved, labels, strict=True)
+      for key, label in zip(transformed, labels, strict=True)
     )
 
   names = ('rotation', 'horizontal_flip', 'vertical_flip')
@@ -129,11 +131,11 @@ def test_a_g_set_carries_its_record():
   data = aen.load_dataset('g_digits/aug5_group', num_train=100)
   original = aen.load_dataset('digits', num_train=100)
   for split in ('train', 'validation', 'test'):
-    moved, kept = getattr(data, split), getattr(original, split)
-    back = transform.invert(moved.images, moved.record)
-    np.testing.assert_array_equal(back, kept.images)
-    np.testing.assert_array_equal(moved.labels, kept.labels)
-    np.testing.assert_array_equal(moved.indices, kept.indices)
+    found, expected = getattr(data, split), getattr(original, split)
+    back = transform.invert(found.images, found.record)
+    np.testing.assert_array_equal(back, expected.images)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    np.testing.assert_array_equal(found.indices, expected.indices)
 
 
 def test_paper_sizes():
@@ -375,7 +377,7 @@ def test_wrong_arrays_are_errors():
     load_lib.from_arrays(images, labels, class_names=('a', 'b'))
 
 
-def test_refolding_divides_the_same_images_anew():
+def test_refolding_redraws_the_division():
   data = aen.load_dataset('digits')
   again = data.refold(1)
   assert len(again.train) == len(data.train)

@@ -118,8 +118,8 @@ def test_pixels_of_g_mnist_are_pinned(name):
 def test_g_mnist_inverts_to_mnist(name, mnist):
   data = aen.load_dataset(f'g_mnist/{name}', raw_dir=RAW_DIR, num_validation=0)
   for split in ('train', 'test'):
-    moved, originals = getattr(data, split), getattr(mnist, split).images
-    back = transform.invert(moved.images, moved.record)
+    found, originals = getattr(data, split), getattr(mnist, split).images
+    back = transform.invert(found.images, found.record)
     np.testing.assert_array_equal(back, originals)
 
 
