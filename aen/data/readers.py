@@ -7,8 +7,8 @@ catalogue, to the parts as published. To add a format:
    clear line, and `part` checks types; `read` checks checksums, shapes, counts
    and labels for all formats;
 2. add it to `READERS`, and name it as `format` in catalogue.toml;
-3. add a writer of tiny files to `tests/data/tiny.py`, which every test of
-   reading then covers.
+3. add a writer of tiny files in that format to `tests/data/tiny.py`: the tests
+   of reading then cover every entry of the catalogue that names it.
 """
 
 from collections.abc import Callable
