@@ -33,8 +33,8 @@ _NAMES = tuple(symmetries_lib.SYMMETRIES)
 NUM_BITS = len(_NAMES)
 ROTATION = 0  # the bit that rotates by an angle in the published flavour
 
-# Which symmetries (bits 1…12; 0 is none) each of the paper's augmentation arrays
-# holds.
+# Bits 1…12 of the symmetries in each of the paper's augmentation arrays; the 0
+# of iaug0 is none of them.
 _ARRAYS = {
   **{f'iaug{bit}': (bit,) for bit in range(NUM_BITS + 1)},
   'aug0': (),
