@@ -12,6 +12,7 @@ different layers together.
 
 from collections.abc import Sequence
 import dataclasses
+import itertools
 import math
 from typing import TypeVar
 
@@ -170,10 +171,11 @@ def lattice(
       'a network needs the grid of its inputs and at least one of outputs, got'
       f' {shapes}'
     )
-  layers = list(zip(shapes[:-1], shapes[1:], strict=True))
+  layers = list(itertools.pairwise(shapes))
   distinct = list(dict.fromkeys(layers))
   sizes = [math.prod(a) * math.prod(b) for a, b in distinct]
   ends = np.cumsum(sizes)
+  as_shape(int(ends[-1]))  # raises if there are more entries than int32 labels
   # All kernels side by side are one set of points, on which each symmetry acts.
   generators = [
     np.concatenate(

@@ -162,7 +162,8 @@ def orbits(permutations: Iterable[np.ndarray], num_points: int) -> np.ndarray:
 def add_generator(labels: np.ndarray, generator: np.ndarray) -> np.ndarray:
   """Returns the labels of the orbits with one more generator.
 
-  Every partition in `aen` is computed by this function, one symmetry at a time.
+  `orbits`, sharings and the lattice all compute their labels by this function,
+  one generator at a time.
   """
   if labels[-1] == labels.size - 1:  # every point is alone: orbits are cycles
     return _cycles(generator)

@@ -85,9 +85,12 @@ class Sharing:
     return hash(self.key)
 
   def __repr__(self) -> str:
+    return f'Sharing({self})'
+
+  def __str__(self) -> str:
     sides = '×'.join(str(side) for side in self.kernel.shape)
     counts = f'{self.kernel.size:_} weights, {self.num_weights:_} free'
-    return f'Sharing({sides} = {counts.replace("_", " ")})'
+    return f'{sides} = {counts.replace("_", " ")}'
 
 
 def dense_sharing(
@@ -129,10 +132,9 @@ def dense_sharing(
   key = hashlib.sha256(b'|'.join(parts)).hexdigest()
 
   def kernel() -> np.ndarray:
+    generators = (pair(*action) for action in actions)  # one at a time
     alone = np.arange(math.prod(shape), dtype=np.int32)
-    return functools.reduce(
-      add_generator, (pair(*action) for action in actions), alone
-    )
+    return functools.reduce(add_generator, generators, alone)
 
   def sharing() -> Sharing:
     large = actions and math.prod(shape) >= MIN_CACHED_POINTS

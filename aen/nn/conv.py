@@ -78,40 +78,41 @@ def shared_conv(
   (1, 26, 26, 4, 5)
   """
   x, weights = jnp.asarray(x), jnp.asarray(weights)
-  order, ndim = index.shape[-1], index.ndim - (1 if lifting else 2)
-  _check_shapes(x.shape, weights.shape, index.shape, ndim, lifting)
-  batch, space = _split(x.shape, ndim, lifting)
+  batch, space = _split_shape(x.shape, weights.shape, index.shape, lifting)
+  sides = index.shape[: len(space)]
   kernel = kernels.shared_kernel(weights, index)
   if lifting:
     kernel = jnp.expand_dims(kernel, -4)  # [*K, 1, |G|, C, F]
   y = windows.convolve(
-    x.reshape(-1, *space, math.prod(x.shape[len(batch) + ndim :])),
+    x.reshape(-1, *space, math.prod(x.shape[len(batch) + len(space) :])),
     kernels.merge_channels(kernel),
-    windows.frame(space, index.shape[:ndim], strides, padding, kernel_dilation),
+    windows.frame(space, sides, strides, padding, kernel_dilation),
     precision,
     method,
   )
-  y = y.reshape(*batch, *y.shape[1:-1], order, weights.shape[-1])
+  y = y.reshape(*batch, *y.shape[1:-1], index.shape[-1], weights.shape[-1])
   if bias is None:
     return y
   chex.assert_shape(bias, (weights.shape[-1],))
   return y + jnp.reshape(bias, (1,) * (y.ndim - 1) + (-1,))
 
 
-def _check_shapes(
+def _split_shape(
   x: tuple[int, ...],
   weights: tuple[int, ...],
   index: tuple[int, ...],
-  ndim: int,
   lifting: bool,
-) -> None:
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+  """Checks shapes; splits that of x into batch and space."""
+  ndim = len(index) - (1 if lifting else 2)
   if len(weights) != 3 or ndim < 1:
     raise ValueError(
       'shared_conv needs weights [W, C, F] and an index [*K, |G|] if lifting,'
       f' else [*K, |G|, |G|], got shapes {weights} and {index}'
     )
   last = weights[1:2] if lifting else (index[-2], weights[1])
-  if len(x) < ndim + len(last) or x[len(x) - len(last) :] != last:
+  end = len(x) - len(last)
+  if end < ndim or x[end:] != last:
     axes = ', '.join([*(['S'] * ndim), *map(str, last)])
     kind = 'lifting' if lifting else 'G→G'
     raise ValueError(
@@ -119,14 +120,7 @@ def _check_shapes(
       ' the first layer lifts, and its output has the group axis that the'
       ' others need'
     )
-
-
-def _split(
-  shape: tuple[int, ...], ndim: int, lifting: bool
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-  """Splits an input's shape into batch and space."""
-  end = len(shape) - (1 if lifting else 2)
-  return shape[: end - ndim], shape[end - ndim : end]
+  return x[: end - ndim], x[end - ndim : end]
 
 
 class EquivariantConv(SharedLayer):
@@ -227,10 +221,9 @@ class EquivariantConv(SharedLayer):
   @nn.compact
   def __call__(self, x: Array) -> jax.Array:
     """Applies the layer to x [..., *S, C] or [..., *S, |G|, C]."""
-    x, own, ndim = jnp.asarray(x), self.sharing(), len(self.kernel_size)
+    x, own = jnp.asarray(x), self.sharing()
     shape = own.num_weights, x.shape[-1], self.features
-    _check_shapes(x.shape, shape, own.kernel.shape, ndim, self.lifting)
-    _, space = _split(x.shape, ndim, self.lifting)
+    _, space = _split_shape(x.shape, shape, own.kernel.shape, self.lifting)
     geometry = self.strides, self.padding, self.kernel_dilation
     frame = windows.frame(space, self.kernel_size, *geometry)
     windows.check(frame, self.group())

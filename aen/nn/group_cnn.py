@@ -74,11 +74,7 @@ class GroupCNN(nn.Module):
       `num_weights`, `to_dense` and `sharing_variables` need it.
     padding: Padding of the convolutions, 'VALID' or 'SAME'.
     dropout_rate: Rate of the dropout after the first dense layer.
-    dtype: The dtype of the computation (default: infer from input and params).
-    param_dtype: The dtype of the parameters (default: float32).
-    kernel_init: As in `EquivariantConv`.
-    bias_init: As in `EquivariantConv`.
-    method: As in `EquivariantConv`.
+    dtype, param_dtype, kernel_init, bias_init, method: As in `EquivariantConv`.
 
   >>> GroupCNN(()).num_weights((28, 28, 1))
   48720
@@ -207,15 +203,13 @@ class GroupCNN(nn.Module):
       features *= self.group().order * math.prod(space)
     hidden = (channels,) * (_NUM_CONVS - 1)
     inputs = (in_shape[-1], *hidden, features, dense, _LAST_DENSE)
-    return sum(
-      layer.features
-      + (
-        layer.num_weights(num_in)
-        if isinstance(layer, EquivariantConv)
-        else layer.features * num_in
-      )
-      for layer, num_in in zip(layers.values(), inputs, strict=True)
-    )
+    total = 0
+    for layer, num_in in zip(layers.values(), inputs, strict=True):
+      if isinstance(layer, EquivariantConv):
+        total += layer.num_weights(num_in) + layer.features
+      else:
+        total += (num_in + 1) * layer.features
+    return total
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -228,8 +222,13 @@ class GroupCNN(nn.Module):
     x = jnp.asarray(x)
     if x.ndim == 3:
       x = x[..., None]
-    in_shape = self._input_shape(x.shape)
-    group = self.group()
+    if x.ndim != 4 or self.in_shape not in (None, x.shape[1:]):
+      expected = ', '.join(map(str, self.in_shape or 'HWC'))
+      raise ValueError(
+        f'GroupCNN needs x of shape [B, {expected}] (or without the last axis,'
+        f' for one channel), got {x.shape}'
+      )
+    in_shape, group = _image_shape(x.shape[1:]), self.group()
     _check_sizes(in_shape, self.padding, group)
     *convs, dense, last, head = self.sublayers(in_shape).values()
     for i, conv in enumerate(convs):
@@ -254,17 +253,6 @@ class GroupCNN(nn.Module):
       )
     return _image_shape(shape)
 
-  @nn.nowrap
-  def _input_shape(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
-    if len(shape) != 4 or self.in_shape not in (None, shape[1:]):
-      expected = ', '.join(map(str, self.in_shape or 'HWC'))
-      raise ValueError(
-        f'GroupCNN needs x of shape [B, {expected}] (or without the last axis,'
-        f' for one channel), got {shape}'
-      )
-    _, height, width, channels = shape
-    return height, width, channels
-
 
 def _channels(width: float, order: int) -> int:
   """Returns the channels of each group element, 10 for 20 · 1.5 / 3."""
@@ -286,12 +274,14 @@ def _spaces(
   in_shape: tuple[int, int, int], padding: str
 ) -> list[tuple[int, ...]]:
   """Returns the spatial sizes before each pooling and after the last one."""
-  sides, before = np.array(in_shape[:2]), []
+  lost = 2 * (_SIDE - 1) if padding == 'VALID' else 0
+  sides: tuple[int, ...] = in_shape[:2]
+  spaces = []
   for _ in range(_NUM_CONVS // 2):
-    sides = sides - (2 * (_SIDE - 1) if padding == 'VALID' else 0)
-    before.append(tuple(map(int, sides)))
-    sides = sides // 2
-  return [*before, tuple(map(int, sides))]
+    sides = tuple(side - lost for side in sides)
+    spaces.append(sides)
+    sides = tuple(side // 2 for side in sides)
+  return [*spaces, sides]
 
 
 def _check_sizes(

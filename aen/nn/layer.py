@@ -28,46 +28,31 @@ class SharedLayer(nn.Module):
   provides another one: then it is data, and layers with different symmetries
   are one compiled program.
 
-  Subclasses declare their attributes themselves, in the order of the Flax layer
-  that they generalise. `features`, `use_bias`, `dtype`, `param_dtype`,
-  `kernel_init` and `bias_init` must be among them (hence `self: Any` below).
+  Subclasses declare the further attributes, in the order of the Flax layer that
+  they generalise, with `features`, `use_bias`, `dtype`, `param_dtype`,
+  `kernel_init` and `bias_init` among them; and four methods:
+    sharing: Returns the `Sharing` of kernel and bias.
+    parameter_sizes: Returns the number of weights W and the bias' shape.
+    _plain_axes: Returns the shape of the plain kernel with one channel,
+      [..., N, M].
+    _summary: Describes what the layer maps to what.
   """
 
   symmetries: symmetries_lib.SymmetryLike
 
-  @nn.nowrap
-  def sharing(self) -> Any:
-    """Returns the `Sharing` of kernel and bias."""
-    raise NotImplementedError
-
-  @nn.nowrap
-  def parameter_sizes(self) -> tuple[int, tuple[int, ...]]:
-    """Returns the number of kernel weights W and the shape of the bias."""
-    raise NotImplementedError
-
-  @nn.nowrap
-  def _plain_axes(self) -> tuple[int, ...]:
-    """Returns the shape of the plain kernel with one channel, [..., N, M]."""
-    raise NotImplementedError
-
-  @nn.nowrap
-  def _summary(self) -> str:
-    """Describes what the layer maps to what."""
-    raise NotImplementedError
-
   def __repr__(self) -> str:
     names = ' + '.join(s.name for s in self.symmetries) or 'no symmetry'
-    free = repr(self.sharing()).removeprefix('Sharing(')
-    return f'{type(self).__name__}({names}, {self._summary()}: {free}'
+    name = type(self).__name__
+    return f'{name}({names}, {self._summary()}: {self.sharing()})'
 
   @nn.nowrap
-  def num_weights(self: Any, channels: int = 1) -> int:
+  def num_weights(self, channels: int = 1) -> int:
     """Counts the free kernel weights for the given number of channels."""
     return self.sharing().num_weights * channels * (self.features or 1)
 
   @nn.nowrap
   def _parameters(
-    self: Any, x: jax.Array, channels: tuple[int, ...]
+    self, x: jax.Array, channels: tuple[int, ...]
   ) -> tuple[jax.Array, jax.Array, jax.Array | None, dict[str, Any]]:
     """Declares the parameters 'kernel' and 'bias'.
 
@@ -103,7 +88,7 @@ class SharedLayer(nn.Module):
     return x, weights, bias, index
 
   @nn.nowrap
-  def plain_parameters(self: Any, params: Params) -> dict[str, jax.Array]:
+  def plain_parameters(self, params: Params) -> dict[str, jax.Array]:
     """Returns the parameters of the plain Flax layer; see `to_dense`."""
     own = self.sharing()
     num_weights, bias_shape = self.parameter_sizes()

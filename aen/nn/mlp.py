@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import itertools
 import math
 from typing import Any
 
@@ -49,10 +50,7 @@ class EquivariantMLP(nn.Module):
       worst (one quarter scramble alone) to 6.4 %; see `num_weights()`.
     head: 'dense' or 'invariant'.
     activation: The activation function after each hidden layer.
-    dtype: The dtype of the computation (default: infer from input and params).
-    param_dtype: The dtype of the parameters (default: float32).
-    kernel_init: As in `EquivariantDense`.
-    bias_init: As in `EquivariantDense`.
+    dtype, param_dtype, kernel_init, bias_init: As in `EquivariantDense`.
     max_weights: Pads the kernels of the equivariant layers, one number each.
 
   >>> EquivariantMLP(('rotation', 'horizontal_flip')).num_weights()
@@ -182,10 +180,10 @@ class EquivariantMLP(nn.Module):
       The number of weights without biases.
     """
     widths = self.widths() or (1,) * len(self.hidden_shapes)
-    return _total_weights(self.weights_per_channel_pair(), (channels, *widths))
+    return _total_weights(self._weights_per_channel_pair(), (channels, *widths))
 
   @nn.nowrap
-  def weights_per_channel_pair(self) -> list[int]:
+  def _weights_per_channel_pair(self) -> list[int]:
     """Counts each layer's free weights for one input and one output channel."""
     # No parent: counting must not register these layers with a module.
     *hidden, head = self._layers(None, parent=None).values()
@@ -206,11 +204,8 @@ def _one_each(value: Any, count: int, name: str) -> tuple[int, ...]:
 
 
 def _total_weights(per_pair: Sequence[int], channels: Sequence[int]) -> int:
-  pairs = zip(channels, (*channels[1:], 1), strict=True)
-  return sum(
-    count * c_in * c_out
-    for count, (c_in, c_out) in zip(per_pair, pairs, strict=True)
-  )
+  pairs = itertools.pairwise((*channels, 1))
+  return sum(n * a * b for n, (a, b) in zip(per_pair, pairs, strict=True))
 
 
 def _matched_features(mlp: EquivariantMLP) -> tuple[int, ...]:
@@ -222,8 +217,8 @@ def _matched_features(mlp: EquivariantMLP) -> tuple[int, ...]:
   """
   grids = (mlp.in_shape, *mlp.hidden_shapes, (mlp.num_classes,))
   sizes = [math.prod(grid) for grid in grids]
-  target = sum(a * b for a, b in zip(sizes[:-1], sizes[1:], strict=True))
-  per_pair, depth = mlp.weights_per_channel_pair(), len(mlp.hidden_shapes)
+  target = sum(a * b for a, b in itertools.pairwise(sizes))
+  per_pair, depth = mlp._weights_per_channel_pair(), len(mlp.hidden_shapes)
 
   def total(first: int, rest: int) -> int:
     return _total_weights(per_pair, (1, first, *(rest,) * (depth - 1)))

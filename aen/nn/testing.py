@@ -72,7 +72,21 @@ def assert_equivariant(
     if group_axis:
       expected = _transform_elements(expected, symmetry, symmetries, out_shape)
     got = np.asarray(fn(_transform(x, symmetry, in_shape)))
-    _compare(got, expected, symmetry.name, tolerance, out_shape is None)
+    got, expected = got.astype(np.float64), expected.astype(np.float64)
+    difference = np.abs(got - expected)
+    error = difference.max() / (np.abs(expected).max() or 1.0)
+    if not error <= tolerance:  # true for NaN
+      where = np.unravel_index(np.argmax(difference), difference.shape)
+      entry = ', '.join(str(i) for i in where[1:])
+      kind, reference = 'equivariant', 'transformed fn(x)'
+      if out_shape is None:
+        kind, reference = 'invariant', 'fn(x)'
+      raise AssertionError(
+        f'not {kind} to {symmetry.name}: max|Δ|/max|y| is {error:.2g},'
+        f' tolerance {tolerance:.2g}; worst at output ({entry}) of example'
+        f' {where[0]}: fn(transformed x) = {got[where]:.6g},'
+        f' {reference} = {expected[where]:.6g}'
+      )
 
 
 def _check_grid(
@@ -104,28 +118,3 @@ def _transform_elements(
   _check_grid('the outputs of fn', batch.shape, (*grid, group.order))
   came_from = group.table[group.inverse[group.find(symmetry)]]
   return np.take(batch, came_from, axis=1 + len(grid))
-
-
-def _compare(
-  got: np.ndarray,
-  expected: np.ndarray,
-  name: str,
-  tolerance: float,
-  invariant: bool,
-) -> None:
-  got, expected = got.astype(np.float64), expected.astype(np.float64)
-  difference = np.abs(got - expected)
-  scale = np.abs(expected).max()
-  error = difference.max() / scale if scale else difference.max()
-  if error <= tolerance:  # false for NaN
-    return
-  where = np.unravel_index(np.argmax(difference), difference.shape)
-  entry = ', '.join(str(i) for i in where[1:])
-  property_ = 'invariant' if invariant else 'equivariant'
-  expected_name = 'fn(x)' if invariant else 'transformed fn(x)'
-  raise AssertionError(
-    f'not {property_} to {name}: max|Δ|/max|y| is {error:.2g}, tolerance'
-    f' {tolerance:.2g}; worst at output ({entry}) of example {where[0]}:'
-    f' fn(transformed x) = {got[where]:.6g},'
-    f' {expected_name} = {expected[where]:.6g}'
-  )

@@ -76,13 +76,13 @@ def frame(
   ndim = len(space)
   strides = per_axis(strides, ndim, 'strides')
   dilation = per_axis(dilation, ndim, 'kernel_dilation')
-  plain = Frame(space, tuple(sides), strides, ((0, 0),) * ndim, dilation)
-  pads = _pads(padding, plain)
-  result = dataclasses.replace(plain, padding=pads)
+  bare = Frame(space, tuple(sides), strides, ((0, 0),) * ndim, dilation)
+  result = dataclasses.replace(bare, padding=_pads(padding, bare))
   if min(result.room) < 0:
+    spans, sizes = ('×'.join(map(str, n)) for n in (bare.spans, space))
     raise ValueError(
-      f'windows of {_times(plain.spans)} points do not fit into {_times(space)}'
-      " points; use larger images, a smaller kernel or padding='SAME'"
+      f'windows of {spans} points do not fit into {sizes} points; use larger'
+      " images, a smaller kernel or padding='SAME'"
     )
   return result
 
@@ -99,13 +99,13 @@ def per_axis(value: Any, ndim: int, name: str) -> tuple[int, ...]:
   return tuple(int(n) for n in numbers)
 
 
-def _pads(padding: PaddingLike, plain: Frame) -> tuple[tuple[int, int], ...]:
+def _pads(padding: PaddingLike, bare: Frame) -> tuple[tuple[int, int], ...]:
   if isinstance(padding, str) and padding in _PADDINGS:
-    pads = lax.padtype_to_pads(plain.space, plain.spans, plain.strides, padding)
+    pads = lax.padtype_to_pads(bare.space, bare.spans, bare.strides, padding)
     return tuple((int(low), int(high)) for low, high in pads)
   if isinstance(padding, int):
-    padding = (padding,) * len(plain.space)
-  if not isinstance(padding, str) and len(padding) == len(plain.space):
+    padding = (padding,) * len(bare.space)
+  if not isinstance(padding, str) and len(padding) == len(bare.space):
     pairs: list[Any] = [
       (p, p) if isinstance(p, int) else tuple(p) for p in padding
     ]
@@ -113,60 +113,46 @@ def _pads(padding: PaddingLike, plain: Frame) -> tuple[tuple[int, int], ...]:
       return tuple(pairs)
   raise ValueError(
     f"padding must be 'SAME', 'VALID', a number, or a number or pair of numbers"
-    f' per spatial axis ({len(plain.space)}), got {padding!r}'
+    f' per spatial axis ({len(bare.space)}), got {padding!r}'
   )
 
 
 def check(windows: Frame, group: point_group.Group) -> None:
   """Raises unless every element of a group maps windows to windows."""
-  for element in group.elements:
-    for axis, row in enumerate(element):
-      source = int(np.argmax(np.abs(row)))
-      if row[source] < 0:
-        _check_ends(windows, axis)
-      _check_same(windows, axis, source, reflected=row[source] < 0)
-
-
-def _check_ends(windows: Frame, axis: int) -> None:
-  size, rest = windows.space[axis], windows.room[axis] % windows.strides[axis]
-  if rest:
-    stride = windows.strides[axis]
-    raise ValueError(
-      f'windows of {windows.spans[axis]} at stride {stride} leave {rest} of'
-      f' {size} points over on axis {axis}, so a reflected or rotated image'
-      ' would be seen through other windows, which breaks equivariance; use a'
-      f' size of {size - rest} or {size - rest + stride} there (crop or pad the'
-      ' image), or another stride'
-    )
-
-
-def _check_same(
-  windows: Frame, axis: int, source: int, reflected: bool
-) -> None:
-  how = ', reflected' if reflected else ''
-  before, after = windows.padding[source]
-  transformed = (after, before) if reflected else (before, after)
-  for name, got, expected in (
-    ('padding', windows.padding[axis], transformed),
-    ('strides', windows.strides[axis], windows.strides[source]),
-    ('window', windows.spans[axis], windows.spans[source]),
-  ):
-    if got != expected:
+  rows = [row for element in group.elements for row in enumerate(element)]
+  for axis, row in rows:
+    source = int(np.argmax(np.abs(row)))  # the axis that this one comes from
+    reflected = row[source] < 0
+    size, stride = windows.space[axis], windows.strides[axis]
+    rest = windows.room[axis] % stride
+    if reflected and rest:
       raise ValueError(
-        f'the group maps axis {source} to axis {axis}{how}, so {name} must be'
-        f' {expected} there, got {got}, which breaks equivariance; '
-        + _REMEDIES[name]
+        f'windows of {windows.spans[axis]} at stride {stride} leave {rest} of'
+        f' {size} points over on axis {axis}, so a reflected or rotated image'
+        ' would be seen through other windows, which breaks equivariance; use a'
+        f' size of {size - rest} or {size - rest + stride} there (crop or pad'
+        ' the image), or another stride'
       )
-
-
-_REMEDIES = {
-  'padding': (
-    "use padding='VALID', the same number on both sides, or, for 'SAME', odd"
-    ' kernel sides and a stride that divides the size less one'
-  ),
-  'strides': 'use the same stride on both axes',
-  'window': 'use the same window and dilation on both axes',
-}
+    before, after = windows.padding[source]
+    padding = (after, before) if reflected else (before, after)
+    for name, got, expected in (
+      ('padding', windows.padding[axis], padding),
+      ('stride', stride, windows.strides[source]),
+      ('window or dilation', windows.spans[axis], windows.spans[source]),
+    ):
+      if got != expected:
+        how = ', reflected' if reflected else ''
+        remedy = f'use the same {name} on both axes'
+        if name == 'padding':
+          remedy = (
+            "use padding='VALID', the same number on both sides, or, for"
+            " 'SAME', odd kernel sides and a stride that divides the size less"
+            ' one'
+          )
+        raise ValueError(
+          f'the group maps axis {source} to axis {axis}{how}, so {name} must be'
+          f' {expected} there, got {got}, which breaks equivariance; {remedy}'
+        )
 
 
 def slices(x: jax.Array, windows: Frame) -> list[jax.Array]:
@@ -231,10 +217,7 @@ def check_method(name: str | None) -> None:
 
 
 def _convolution(
-  x: jax.Array,
-  kernel: jax.Array,
-  windows: Frame,
-  precision: PrecisionLike,
+  x: jax.Array, kernel: jax.Array, windows: Frame, precision: PrecisionLike
 ) -> jax.Array:
   """Applies XLA's own convolution."""
   ndim = len(windows.strides)
@@ -252,10 +235,7 @@ def _convolution(
 
 
 def _patches(
-  x: jax.Array,
-  kernel: jax.Array,
-  windows: Frame,
-  precision: PrecisionLike,
+  x: jax.Array, kernel: jax.Array, windows: Frame, precision: PrecisionLike
 ) -> jax.Array:
   """Multiplies the patches under the kernel, side by side, by a matrix.
 
@@ -286,7 +266,3 @@ def _chunk_size(num_images: int, patch_bytes: int) -> int:
 
 
 METHODS = types.MappingProxyType({'conv': _convolution, 'patches': _patches})
-
-
-def _times(sizes: Sequence[int]) -> str:
-  return '×'.join(map(str, sizes))
