@@ -204,13 +204,15 @@ class EquivariantConv(SharedLayer):
     )
 
   @nn.nowrap
-  def parameter_sizes(self) -> tuple[int, tuple[int, ...]]:
+  def parameter_sizes(
+    self, own: sharing_lib.Sharing
+  ) -> tuple[int, tuple[int, ...]]:
     """Returns the number of kernel weights and the shape of the bias."""
-    return self.sharing().num_weights, (self.features,)
+    return own.num_weights, (self.features,)
 
   @nn.nowrap
-  def _plain_axes(self) -> tuple[int, ...]:
-    *sides, order = self.sharing().kernel.shape
+  def _plain_axes(self, own: sharing_lib.Sharing) -> tuple[int, ...]:
+    *sides, order = own.kernel.shape
     return (*sides, 1, order) if self.lifting else (*sides, order)
 
   @nn.nowrap
@@ -227,7 +229,7 @@ class EquivariantConv(SharedLayer):
     geometry = self.strides, self.padding, self.kernel_dilation
     frame = windows.frame(space, self.kernel_size, *geometry)
     windows.check(frame, self.group())
-    x, weights, bias, index = self._parameters(x, x.shape[-1:])
+    x, weights, bias, index = self._parameters(own, x, x.shape[-1:])
     return shared_conv(
       x,
       weights,

@@ -124,7 +124,7 @@ def expand(
     return dict(plain)
   _check_refines(source, target, plain['kernel'].shape)
   own, features = target.sharing(), target.features or 1
-  num_weights, bias_shape = target.parameter_sizes()
+  num_weights, bias_shape = target.parameter_sizes(own)
   kernel = kernels.first_entries(
     plain['kernel'], own.kernel, num_weights, features
   )

@@ -159,9 +159,10 @@ class EquivariantDense(SharedLayer):
     )
 
   @nn.nowrap
-  def parameter_sizes(self) -> tuple[int, tuple[int, ...]]:
+  def parameter_sizes(
+    self, own: sharing_lib.Sharing
+  ) -> tuple[int, tuple[int, ...]]:
     """Returns the number of kernel weights and the shape of the bias."""
-    own = self.sharing()
     num_weights, num_biases = own.num_weights, own.num_biases
     if self.max_weights is not None:
       if self.max_weights < num_weights:
@@ -175,8 +176,8 @@ class EquivariantDense(SharedLayer):
     return num_weights, (num_biases, self.features)
 
   @nn.nowrap
-  def _plain_axes(self) -> tuple[int, ...]:
-    return self.sharing().kernel.shape
+  def _plain_axes(self, own: sharing_lib.Sharing) -> tuple[int, ...]:
+    return own.kernel.shape
 
   @nn.nowrap
   def _summary(self) -> str:
@@ -199,7 +200,7 @@ class EquivariantDense(SharedLayer):
         ' (or features, which gives every point channels)'
       )
     batch, channels = x.shape[:grid_start], x.shape[grid_end:]
-    x, weights, bias, index = self._parameters(x, channels)
+    x, weights, bias, index = self._parameters(self.sharing(), x, channels)
     y = shared_dense(
       x.reshape(*batch, math.prod(self.in_shape), *channels),
       weights,

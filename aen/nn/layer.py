@@ -31,11 +31,12 @@ class SharedLayer(nn.Module):
   Subclasses declare the further attributes, in the order of the Flax layer that
   they generalise, with `features`, `use_bias`, `dtype`, `param_dtype`,
   `kernel_init` and `bias_init` among them; and four methods:
-    sharing: Returns the `Sharing` of kernel and bias.
-    parameter_sizes: Returns the number of weights W and the bias' shape.
-    _plain_axes: Returns the shape of the plain kernel with one channel,
-      [..., N, M].
-    _summary: Describes what the layer maps to what.
+    sharing(): Returns the `Sharing` of kernel and bias.
+    parameter_sizes(own): Given it, the number of weights W and the shape of the
+      bias.
+    _plain_axes(own): Given it, the shape [..., N, M] of the plain kernel with
+      one channel.
+    _summary(): Describes what the layer maps to what.
   """
 
   symmetries: symmetries_lib.SymmetryLike
@@ -52,11 +53,12 @@ class SharedLayer(nn.Module):
 
   @nn.nowrap
   def _parameters(
-    self, x: jax.Array, channels: tuple[int, ...]
+    self, own: Any, x: jax.Array, channels: tuple[int, ...]
   ) -> tuple[jax.Array, jax.Array, jax.Array | None, dict[str, Any]]:
     """Declares the parameters 'kernel' and 'bias'.
 
     Args:
+      own: The layer's sharing.
       x: The inputs.
       channels: (C,), or () without channels.
 
@@ -64,14 +66,14 @@ class SharedLayer(nn.Module):
       x, weights [W, C, F] or [W] and bias (None without one), promoted to one
       dtype, and the indices by parameter.
     """
-    own, features = self.sharing(), self.features or 1
-    num_weights, bias_shape = self.parameter_sizes()
+    features = self.features or 1
+    num_weights, bias_shape = self.parameter_sizes(own)
     index = {'kernel': own.kernel, 'bias': own.bias}
     if self.has_variable('sharing', 'kernel'):
       index = {name: self.get_variable('sharing', name) for name in index}
 
     def init_kernel(key: jax.Array) -> jax.Array:
-      *sides, num_in, num_out = self._plain_axes()
+      *sides, num_in, num_out = self._plain_axes(own)
       shape = *sides, num_in * math.prod(channels), num_out * features
       plain = self.kernel_init(key, shape, self.param_dtype)
       weights = kernels.first_entries(
@@ -91,7 +93,7 @@ class SharedLayer(nn.Module):
   def plain_parameters(self, params: Params) -> dict[str, jax.Array]:
     """Returns the parameters of the plain Flax layer; see `to_dense`."""
     own = self.sharing()
-    num_weights, bias_shape = self.parameter_sizes()
+    num_weights, bias_shape = self.parameter_sizes(own)
     names = {'kernel', 'bias'} if self.use_bias else {'kernel'}
     shapes = {name: np.shape(value) for name, value in params.items()}
     kernel, bias = shapes.get('kernel', ()), shapes.get('bias', bias_shape)
@@ -107,7 +109,7 @@ class SharedLayer(nn.Module):
     weights = jnp.asarray(params['kernel'])
     channels = weights.shape[1:] or (1, 1)
     kernel = kernels.shared_kernel(weights, own.kernel)
-    kernel = kernel.reshape(*self._plain_axes(), *channels)
+    kernel = kernel.reshape(*self._plain_axes(own), *channels)
     plain = {'kernel': kernels.merge_channels(kernel)}
     if self.use_bias:
       bias = jnp.asarray(params['bias']).reshape(-1, channels[-1])

@@ -260,6 +260,10 @@ def test_memory_is_bounded(monkeypatch):
   for name in aen.SYMMETRIES:
     aen.dense_sharing((name,), (8, 8), (4, 4))
   assert len(sharing_lib._memory) == 3
+  monkeypatch.setattr(sharing_lib, 'MEMORY_CACHE_ENTRIES', 2)
+  kept = [aen.conv_sharing(('rotation',), (3, 3), bool(n)) for n in (0, 1)]
+  assert list(sharing_lib._memory.values()) == kept
+  assert aen.conv_sharing(('rotation',), (3, 3), False) is kept[0]
   sharing_lib.clear_memory_cache()
 
 

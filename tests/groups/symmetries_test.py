@@ -338,6 +338,15 @@ def test_a_symmetry_is_a_name_and_a_function():
     aen.group((), ndim=0)
 
 
+@pytest.mark.parametrize(
+  'function',
+  [lambda x: x + 1, lambda x: x - 1, lambda x: x / 1, lambda x: x[0]],
+)
+def test_what_is_no_permutation_generates_no_group(function):
+  with pytest.raises(ValueError, match='no rotation or reflection'):
+    aen.group([function])
+
+
 def test_rolls_do_not_pass_as_the_identity():
   with pytest.raises(ValueError, match='already built into every convolution'):
     aen.group([lambda x: np.roll(x, 6, axis=0)])
