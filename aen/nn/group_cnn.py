@@ -290,10 +290,12 @@ def _check_sizes(
   height, width, _ = in_shape
   *before, last = _spaces(in_shape, padding)
   if min(last) < 1:
+    needed, remedy = '16×16', "use padding='SAME', or enlarge them"
+    if padding == 'SAME':
+      needed, remedy = '4×4', 'enlarge them'
     raise ValueError(
-      f'images of {height}×{width} are too small for GroupCNN: it needs 16×16'
-      " with padding='VALID' and 4×4 with padding='SAME'; use padding='SAME',"
-      ' or enlarge them'
+      f'images of {height}×{width} are too small for GroupCNN with padding'
+      f' {padding!r}, which needs {needed}; {remedy}'
     )
   exchanges_axes = (group.elements[:, 0, 1] != 0).any()
   if exchanges_axes and height != width:
