@@ -21,9 +21,6 @@ HEADS = ('dense', 'invariant')
 class SharedLayer(nn.Module):
   """A layer whose kernel is `weights[index]`, one weight per orbit.
 
-  The initialiser fills the kernel of the plain layer, of which every orbit
-  keeps its first entry: any Flax initialiser sees the true fan-in.
-
   The index is a constant of the layer, unless the variable collection 'sharing'
   provides another one: then it is data, and layers with different symmetries
   are one compiled program.
