@@ -19,6 +19,8 @@ _HOMES = {
   'groups.lattice': ('Lattice', 'distinct_networks', 'lattice'),
   'groups.paper': ('alg1', 'alg2'),
   'nn.testing': ('assert_equivariant',),
+  'nn.kernels': (),
+  'nn.layer': (),
   'nn.dense': ('EquivariantDense', 'shared_dense'),
   'nn.windows': (),
   'nn.conv': ('EquivariantConv', 'shared_conv'),
