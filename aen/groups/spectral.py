@@ -1,0 +1,492 @@
+"""Dense layers in the basis of the characters of an abelian subgroup.
+
+Let an abelian group A act on the inputs X and the outputs Y of a layer whose
+kernel W is invariant, W(a·x, a·y) = W(x, y). With representatives x_i and y_j
+of the orbits, stabilisers S_i and T_j, and for every character ρ of A,
+
+    x̃_i(ρ)   = Σ_{a ∈ A/S_i} x(a·x_i) ρ̄(a)
+    B_ρ[i,j] = Σ_{b ∈ A/T_j} W(x_i, b·y_j) ρ̄(b)
+    y(b·y_j) = 1/|A/T_j| Σ_ρ ρ(b) Σ_i x̃_i(ρ) B_ρ[i,j],
+
+where ρ runs over the characters that are trivial on S_i and on T_j. One dense
+matrix has become a block per character, and the blocks together have one entry
+per orbit of A on X × Y.
+
+All arithmetic is real. A character with values ±1 is one term of the sum over
+ρ. Two conjugate characters are three terms, by Gauss's product of complex
+numbers: with x̃ = p + iq and B = r + is,
+
+    Re x̃B = r(p + q) - q(r + s),    Im x̃B = r(p + q) + p(s - r).
+
+So a layer is a sum over terms k of synthesis_k ((analysis_k x) (kernel_k W)).
+
+Legend: N input points, M output points, |A| elements and as many characters, K
+terms. Points whose orbits have the same stabiliser are a *sector* of c · n
+points: c cosets of the stabiliser, n orbits.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+import dataclasses
+import functools
+import itertools
+import math
+
+import numpy as np
+
+from aen.groups import symmetries as symmetries_lib
+from aen.groups.orbits import permutation
+
+MAX_ELEMENTS = 4096
+# Candidates for generators of A that are tried, and subgroups kept at each step
+# of the search for A.
+_MAX_CANDIDATES = 64
+_BEAM = 3
+# The time of a training step in multiplications of a matrix product, for a
+# nominal batch: what a permuted or transformed activation costs, a gathered
+# kernel entry with its gradient, a term of a kernel's transform, and a product.
+_BATCH = 128
+_PER_ACTIVATION = 32
+_PER_ENTRY = 150
+_PER_TERM = 20
+_PER_PRODUCT = 100_000
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Block:
+  """Terms of the same shape: k products [B, n] · [n, m].
+
+  Attributes:
+    size: k.
+    inputs: Sector of the inputs -> its terms here, a slice of `analysis`.
+    outputs: Sector of the outputs -> its terms here, a slice of `synthesis`.
+    kernels: Pair of sectors -> its terms here, a slice of `kernel`.
+  """
+
+  size: int
+  inputs: dict[int, slice]
+  outputs: dict[int, slice]
+  kernels: dict[tuple[int, int], slice]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Spectral:
+  """A dense layer in the basis of characters.
+
+  Attributes:
+    num_elements: |A|.
+    in_order: The inputs sorted by sector, coset and orbit. int32 [N]
+    out_order: The outputs, likewise. int32 [M]
+    in_sectors: (c, n) of each sector of the inputs.
+    out_sectors: (c, m) of each sector of the outputs.
+    analysis: For each sector of the inputs, [K, c].
+    synthesis: For each sector of the outputs, [c, K].
+    kernel: For each pair of sectors, [K, q].
+    index: For each pair of sectors, gather indices of the weights, [q, n, m].
+      Together they have one entry per orbit of A on X × Y.
+    blocks: The terms, by shape.
+  """
+
+  num_elements: int
+  in_order: np.ndarray
+  out_order: np.ndarray
+  in_sectors: tuple[tuple[int, int], ...]
+  out_sectors: tuple[tuple[int, int], ...]
+  analysis: tuple[np.ndarray, ...]
+  synthesis: tuple[np.ndarray, ...]
+  kernel: dict[tuple[int, int], np.ndarray]
+  index: dict[tuple[int, int], np.ndarray]
+  blocks: tuple[Block, ...]
+
+  @functools.cached_property
+  def num_multiplications(self) -> int:
+    """Multiplications of the products, per example; N · M for a dense layer."""
+    return sum(
+      block.size * self.in_sectors[s][1] * self.out_sectors[t][1]
+      for block in self.blocks
+      for s, t in block.kernels
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Abelian:
+  """An abelian group of permutations, with its characters.
+
+  Attributes:
+    elements: The permutations, the identity first. int32 [|A|, P]
+    phases: The character ρ has the value exp(2πi phases[ρ, a] / denominator)
+      at the element a; the trivial one comes first. int64 [|A|, |A|]
+    denominator: A multiple of the order of every element.
+  """
+
+  elements: np.ndarray
+  phases: np.ndarray
+  denominator: int
+
+  @classmethod
+  def trivial(cls, num_points: int) -> 'Abelian':
+    """Returns the group of the identity."""
+    identity = np.arange(num_points, dtype=np.int32)
+    return cls(identity[None], np.zeros((1, 1), np.int64), 1)
+
+  def commutes_with(self, generator: np.ndarray) -> bool:
+    """Whether every element commutes with a permutation."""
+    return np.array_equal(
+      self.elements[:, generator], generator[self.elements]
+    )
+
+  def extended(self, generator: np.ndarray) -> 'Abelian | None':
+    """Returns the group with one more generator, which must commute.
+
+    Let g^k be the first power of g in A. The elements of the larger group are
+    a·g^j with j < k, and every character ρ of A has k extensions, one for each
+    k-th root of ρ(g^k) as the value at g.
+
+    Returns:
+      The larger group, None if it has more than `MAX_ELEMENTS` elements.
+    """
+    place = {e.tobytes(): i for i, e in enumerate(self.elements)}
+    powers = [np.arange(generator.size, dtype=np.int32)]
+    while (power := powers[-1][generator]).tobytes() not in place:
+      powers.append(power)
+      if len(powers) * len(place) > MAX_ELEMENTS:
+        return None
+    k, root = len(powers), self.phases[:, place[power.tobytes()]]
+    denominator = self.denominator * k
+    at_g = np.add.outer(self.denominator * np.arange(k), root)  # [k, |A|]
+    phases = (
+      k * self.phases[None, :, None, :]
+      + at_g[:, :, None, None] * np.arange(k)[:, None]
+    ) % denominator
+    size = k * len(place)
+    elements = np.concatenate([self.elements[:, p] for p in powers])
+    return Abelian(elements, phases.reshape(size, size), denominator)
+
+  def terms(self) -> tuple[np.ndarray, np.ndarray]:
+    """Returns one of every pair of conjugate characters.
+
+    Returns:
+      Characters with real values, and one of each pair of the others.
+    """
+    rows = {row.tobytes(): i for i, row in enumerate(self.phases)}
+    conjugate = np.array(
+      [rows[r.tobytes()] for r in -self.phases % self.denominator]
+    )
+    number = np.arange(len(rows))
+    return number[conjugate == number], number[conjugate > number]
+
+  def multiplicities(self, points: slice) -> np.ndarray:
+    """Counts the orbits of some points in which each character occurs.
+
+    That is its multiplicity in the permutation representation, an inner product
+    with the numbers of fixed points.
+
+    Returns:
+      int64 [|A|]
+    """
+    here = np.arange(self.elements.shape[1], dtype=np.int32)[points]
+    fixed = (self.elements[:, points] == here).sum(1)
+    cosines = np.cos(2 * np.pi / self.denominator * self.phases)
+    return np.rint(cosines @ fixed / len(fixed)).astype(np.int64)
+
+
+def dense_spectral(
+  symmetries: Sequence[symmetries_lib.Symmetry],
+  in_shape: Sequence[int],
+  out_shape: Sequence[int],
+  index: np.ndarray,
+  invariant: bool = False,
+  force: bool = False,
+) -> Spectral | None:
+  """Returns the fastest spectral form of a dense layer.
+
+  A is generated by commuting products of the layer's symmetries. Those of
+  `SYMMETRIES` that the layer has without being asked for are among them.
+
+  Args:
+    symmetries: The symmetries that the layer is equivariant to.
+    in_shape: The grid of its inputs, N points in all.
+    out_shape: The grid of its outputs, M points in all.
+    index: The weight of each kernel entry, `dense_sharing(…).kernel`, [N, M].
+    invariant: Whether the symmetries act trivially on the outputs.
+    force: Whether to return the best form even if gathering the whole kernel
+      is expected to be faster.
+
+  Returns:
+    Its spectral form; None for a layer that should gather its whole kernel.
+
+  >>> from aen.groups.sharing import dense_sharing
+  >>> half = symmetries_lib.SYMMETRIES['horizontal_flip']
+  >>> index = dense_sharing((half,), (8, 8), (8, 8)).kernel
+  >>> form = dense_spectral((half,), (8, 8), (8, 8), index)
+  >>> form.num_elements, form.num_multiplications / index.size
+  (2, 0.5)
+  """
+  num_in = index.shape[0]
+  candidates = _candidates(symmetries, in_shape, out_shape, index, invariant)
+  found = best_subgroup(candidates, num_in, index.size // num_in, force)
+  return None if found is None else spectral_form(found, index)
+
+
+def _candidates(
+  symmetries: Sequence[symmetries_lib.Symmetry],
+  in_shape: Sequence[int],
+  out_shape: Sequence[int],
+  index: np.ndarray,
+  invariant: bool,
+) -> list[np.ndarray]:
+  """Returns permutations of the N + M points that leave the kernel as it is."""
+
+  def action(symmetry: symmetries_lib.Symmetry) -> np.ndarray:
+    perm_out = np.arange(index.shape[1], dtype=np.int32)
+    if not invariant:
+      perm_out = permutation(symmetry, out_shape)
+    perm_in = permutation(symmetry, in_shape)
+    return np.concatenate([perm_in, index.shape[0] + perm_out])
+
+  found = [action(symmetry) for symmetry in symmetries]
+  for symmetry in symmetries_lib.SYMMETRIES.values() if found else ():
+    try:
+      implied = action(symmetry)
+    except ValueError:  # it cannot act on these grids
+      continue
+    rows, columns = np.split(implied, [index.shape[0]])
+    columns = columns - index.shape[0]
+    if np.array_equal(index[rows[0], columns], index[0]) and np.array_equal(
+      index[rows][:, columns], index
+    ):
+      found.append(implied)
+  products = (a[b] for a, b in itertools.product(found, repeat=2))
+  identity = np.arange(sum(index.shape), dtype=np.int32).tobytes()
+  distinct = {p.tobytes(): p for p in itertools.chain(found, products)}
+  distinct.pop(identity, None)
+  return list(distinct.values())[:_MAX_CANDIDATES]
+
+
+def best_subgroup(
+  candidates: Sequence[np.ndarray],
+  num_in: int,
+  num_out: int,
+  force: bool = False,
+) -> Abelian | None:
+  """Returns the abelian group that makes a training step fastest.
+
+  A beam search: groups grow by one candidate at a time.
+
+  Args:
+    candidates: Permutations of inputs and outputs, each [N + M].
+    num_in: N.
+    num_out: M.
+    force: Whether to return the best group other than the trivial one even if
+      gathering the whole kernel is expected to be faster.
+
+  Returns:
+    The group; None for no group, hence the whole kernel.
+  """
+  best = None
+  lowest = math.inf if force else _gather_cost(num_in, num_out)
+  beam = [Abelian.trivial(num_in + num_out)]
+  seen: set[frozenset[bytes]] = set()
+  while beam:
+    grown = []
+    for group, candidate in itertools.product(beam, candidates):
+      if not group.commutes_with(candidate):
+        continue
+      larger = group.extended(candidate)
+      if larger is None or len(larger.elements) == len(group.elements):
+        continue
+      members = frozenset(element.tobytes() for element in larger.elements)
+      if members not in seen:
+        seen.add(members)
+        grown.append((_cost(larger, num_in), len(grown), larger))
+    grown.sort(key=lambda entry: entry[:2])
+    beam = [group for _, _, group in grown[:_BEAM]]
+    if grown and grown[0][0] < lowest:
+      lowest, best = grown[0][0], grown[0][2]
+  return best
+
+
+def _gather_cost(num_in: int, num_out: int) -> float:
+  return (3 * _BATCH + _PER_ENTRY) * num_in * num_out
+
+
+def _cost(group: Abelian, num_in: int) -> float:
+  """Returns the cost of a training step, in multiplications of a product."""
+  num_points = group.elements.shape[1]
+  in_orbits = group.multiplicities(slice(None, num_in))
+  out_orbits = group.multiplicities(slice(num_in, None))
+  entries = in_orbits * out_orbits
+  real, pairs = group.terms()
+  products = entries[real].sum() + 3 * entries[pairs].sum()
+  num_terms = (entries[real] > 0).sum() + 3 * (entries[pairs] > 0).sum()
+  activations = _BATCH * num_points * (_PER_ACTIVATION + 2 * num_terms)
+  kernel = entries.sum() * (_PER_ENTRY + _PER_TERM * num_terms)
+  return 3 * _BATCH * products + activations + kernel + _PER_PRODUCT * num_terms
+
+
+def spectral_form(group: Abelian, index: np.ndarray) -> Spectral:
+  """Returns a layer in the basis of a group's characters.
+
+  Args:
+    group: An abelian group that permutes the N + M points.
+    index: The weight of each kernel entry, invariant under it. [N, M]
+  """
+  num_in = index.shape[0]
+  inputs = _sectors(group, group.elements[:, :num_in])
+  outputs = _sectors(group, group.elements[:, num_in:] - num_in)
+  # Characters that occur in the same sectors have blocks of the same shape.
+  shapes: dict[tuple[bytes, bytes], list[int]] = {}
+  real, pairs = group.terms()
+  for character in (*real, *pairs):
+    occurs = tuple(
+      np.array([sector.characters[character] for sector in side])
+      for side in (inputs, outputs)
+    )
+    if all(where.any() for where in occurs):
+      key = tuple(where.tobytes() for where in occurs)
+      shapes.setdefault(key, []).append(character)
+
+  analysis: list[list[np.ndarray]] = [[] for _ in inputs]
+  synthesis: list[list[np.ndarray]] = [[] for _ in outputs]
+  pair_keys = list(itertools.product(range(len(inputs)), range(len(outputs))))
+  kernel: dict[tuple[int, int], list[np.ndarray]] = {st: [] for st in pair_keys}
+  reduced = {
+    (s, t): _reduced(group, inputs[s], outputs[t], num_in) for s, t in pair_keys
+  }
+  blocks = []
+  for characters in shapes.values():
+    ins, outs = (
+      [i for i, sector in enumerate(side) if sector.characters[characters[0]]]
+      for side in (inputs, outputs)
+    )
+    terms = _Terms(group, np.array(characters), np.isin(characters, pairs))
+    kernels = {}
+    for s, t in itertools.product(ins, outs):
+      cosets, multiplicity = reduced[s, t]
+      rows = multiplicity * terms.kernel(outputs[t].cosets[cosets])
+      kernels[s, t] = _append(kernel[s, t], rows)
+    blocks.append(
+      Block(
+        terms.size,
+        {s: _append(analysis[s], terms.analysis(inputs[s].cosets)) for s in ins},
+        {
+          t: _append(synthesis[t], terms.synthesis(outputs[t].cosets))
+          for t in outs
+        },
+        kernels,
+      )
+    )
+  return Spectral(
+    num_elements=len(group.elements),
+    in_order=np.concatenate([sector.points.ravel() for sector in inputs]),
+    out_order=np.concatenate([sector.points.ravel() for sector in outputs]),
+    in_sectors=tuple(sector.points.shape for sector in inputs),
+    out_sectors=tuple(sector.points.shape for sector in outputs),
+    analysis=tuple(np.concatenate(rows) for rows in analysis),
+    synthesis=tuple(np.concatenate(rows).T for rows in synthesis),
+    kernel={st: np.concatenate(rows) for st, rows in kernel.items()},
+    index={
+      (s, t): index[
+        inputs[s].points[0][:, None],
+        outputs[t].points[reduced[s, t][0]][:, None, :],
+      ]
+      for s, t in pair_keys
+    },
+    blocks=tuple(blocks),
+  )
+
+
+def _append(rows: list[np.ndarray], more: np.ndarray) -> slice:
+  """Appends rows; returns where they are."""
+  start = sum(len(part) for part in rows)
+  rows.append(more)
+  return slice(start, start + len(more))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Sector:
+  """Orbits with the same stabiliser.
+
+  Attributes:
+    stabiliser: Which elements are in it, bool [|A|].
+    characters: Which characters are trivial on it, bool [|A|].
+    cosets: An element of each coset of the stabiliser, identity first, [c].
+    points: The points of each coset and orbit, int32 [c, n].
+  """
+
+  stabiliser: np.ndarray
+  characters: np.ndarray
+  cosets: np.ndarray
+  points: np.ndarray
+
+
+def _sectors(group: Abelian, elements: np.ndarray) -> list[_Sector]:
+  """Returns the sectors of one side, whose points A permutes: [|A|, N]."""
+  points = np.arange(elements.shape[1], dtype=np.int32)
+  firsts = np.flatnonzero(elements.min(0) == points)
+  fixes = elements[:, firsts] == firsts  # [|A|, orbits]
+  by_stabiliser: dict[bytes, list[int]] = {}
+  for orbit, first in enumerate(firsts):
+    by_stabiliser.setdefault(fixes[:, orbit].tobytes(), []).append(first)
+  sectors = []
+  for key, representatives in by_stabiliser.items():
+    stabiliser = np.frombuffer(key, bool)
+    _, cosets = np.unique(elements[:, representatives[0]], return_index=True)
+    cosets.sort()
+    sectors.append(
+      _Sector(
+        stabiliser,
+        (group.phases[:, stabiliser] == 0).all(1),
+        cosets,
+        elements[np.ix_(cosets, representatives)],
+      )
+    )
+  return sectors
+
+
+def _reduced(
+  group: Abelian, source: _Sector, target: _Sector, num_in: int
+) -> tuple[np.ndarray, int]:
+  """Returns cosets of S·T in A among those of T, and the size of each.
+
+  A row W(x_i, ·) is invariant under the stabiliser S of x_i, so it has one
+  entry for each coset of S·T.
+  """
+  by_stabiliser = group.elements[source.stabiliser] - num_in
+  images = by_stabiliser[:, num_in + target.points[:, 0]]
+  _, cosets = np.unique(images.min(0), return_index=True)
+  cosets.sort()
+  return cosets, len(target.cosets) // len(cosets)
+
+
+class _Terms:
+  """The coefficients of characters' terms at given elements: [k, elements]."""
+
+  def __init__(
+    self, group: Abelian, characters: np.ndarray, in_pairs: np.ndarray
+  ) -> None:
+    angle = 2 * np.pi / group.denominator * group.phases[characters]
+    self._real = np.cos(angle[~in_pairs])
+    self._cos, self._sin = np.cos(angle[in_pairs]), np.sin(angle[in_pairs])
+    self.size = len(self._real) + 3 * len(self._cos)
+
+  def analysis(self, elements: np.ndarray) -> np.ndarray:
+    """p + q, p and q of the complex ones."""
+    cos, sin = self._cos, self._sin
+    return self._rows((self._real, cos - sin, cos, -sin), elements)
+
+  def kernel(self, elements: np.ndarray) -> np.ndarray:
+    """r, s - r and r + s of the complex ones."""
+    cos, sin = self._cos, self._sin
+    return self._rows((self._real, cos, -sin - cos, cos - sin), elements)
+
+  def synthesis(self, elements: np.ndarray) -> np.ndarray:
+    """Both conjugates add up to twice the real part of ρ(b) x̃B."""
+    cos, sin = 2 * self._cos, 2 * self._sin
+    rows = self._rows((self._real, cos - sin, -sin, -cos), elements)
+    return rows / len(elements)
+
+  def _rows(
+    self, parts: Iterable[np.ndarray], elements: np.ndarray
+  ) -> np.ndarray:
+    return np.concatenate([part[:, elements] for part in parts])
