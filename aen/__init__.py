@@ -15,6 +15,7 @@ _HOMES = {
   'groups.symmetries': ('Symmetry', 'SYMMETRIES'),
   'groups.point_group': ('group',),
   'groups.orbits': ('permutation', 'pair', 'orbits', 'join'),
+  'groups.spectral': (),
   'groups.sharing': ('Sharing', 'dense_sharing', 'conv_sharing'),
   'groups.lattice': ('Lattice', 'distinct_networks', 'lattice'),
   'groups.paper': ('alg1', 'alg2'),

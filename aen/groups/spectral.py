@@ -98,6 +98,11 @@ class Spectral:
   index: dict[tuple[int, int], np.ndarray]
   blocks: tuple[Block, ...]
 
+  @property
+  def shape(self) -> tuple[int, int]:
+    """(N, M), the shape of the kernel."""
+    return self.in_order.size, self.out_order.size
+
   @functools.cached_property
   def num_multiplications(self) -> int:
     """Multiplications of the products, per example; N · M for a dense layer."""

@@ -9,6 +9,7 @@ weights.
 """
 
 from collections.abc import Sequence
+import functools
 import math
 
 import chex
@@ -22,18 +23,20 @@ import jax.numpy as jnp
 
 from aen import io as io_lib
 from aen.groups import sharing as sharing_lib
+from aen.groups import spectral as spectral_lib
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import as_shape
 from aen.groups.orbits import permutation
 from aen.nn import kernels
 from aen.nn.kernels import Array
+from aen.nn.layer import METHODS
 from aen.nn.layer import SharedLayer
 
 
 def shared_dense(
   x: Array,
   weights: Array,
-  index: Array,
+  index: Array | spectral_lib.Spectral,
   bias: Array | None = None,
   bias_index: Array | None = None,
   precision: PrecisionLike = None,
@@ -46,7 +49,8 @@ def shared_dense(
     x: Inputs, [..., N], or [..., N, C] if the weights have channels.
     weights: The free weights, [W] or [W, C, F]. There may be more than the
       index uses: padding gives layers of different symmetry the same shapes.
-    index: The weight of each kernel entry, int32 [N, M].
+    index: The weight of each kernel entry, int32 [N, M]; or a spectral form of
+      the layer, which computes the same with fewer multiplications.
     bias: The free biases, [B] or [B, F].
     bias_index: The bias of each output, int32 [M].
     precision: As in `jax.lax.dot_general`.
@@ -63,7 +67,7 @@ def shared_dense(
   x, weights = jnp.asarray(x), jnp.asarray(weights)
   if (bias is None) != (bias_index is None):
     raise ValueError('bias and bias_index go together: give both, or neither')
-  if weights.ndim not in (1, 3) or index.ndim != 2:
+  if weights.ndim not in (1, 3) or len(index.shape) != 2:
     raise ValueError(
       'shared_dense needs weights [W] or [W, C, F] and an index [N, M], got'
       f' shapes {weights.shape} and {index.shape}'
@@ -74,9 +78,12 @@ def shared_dense(
       f'the last axes of x must be {expected}, one entry per input point (and'
       f' channel, if the weights have channels), got {x.shape}'
     )
-  formula = '...n,nm->...m' if weights.ndim == 1 else '...nc,nmcf->...mf'
-  kernel = kernels.shared_kernel(weights, index)
-  y = jnp.einsum(formula, x, kernel, precision=precision)
+  if isinstance(index, spectral_lib.Spectral):
+    y = kernels.spectral_dense(x, weights, index, precision)
+  else:
+    formula = '...n,nm->...m' if weights.ndim == 1 else '...nc,nmcf->...mf'
+    kernel = kernels.shared_kernel(weights, index)
+    y = jnp.einsum(formula, x, kernel, precision=precision)
   if bias is None:
     return y
   chex.assert_shape(bias, (None, *weights.shape[2:]))
@@ -118,6 +125,12 @@ class EquivariantDense(SharedLayer):
       the input does not change them.
     max_weights: Pads the kernel parameter to this number of weights, and the
       bias to M, so that layers of different symmetry have the same shapes.
+    method: How the product with the kernel is computed. 'gather' gathers the
+      kernel and multiplies with it. 'spectral' multiplies in the basis of the
+      characters of an abelian group of symmetries, see `groups.spectral`: the
+      same function of the same parameters up to rounding, in fewer operations.
+      'auto' takes what a cost model expects to be faster. An index that is
+      given as data (the collection 'sharing') is always gathered.
 
   >>> layer = EquivariantDense(('rotation',), in_shape=(4, 4), out_shape=(2, 2))
   >>> layer
@@ -136,6 +149,7 @@ class EquivariantDense(SharedLayer):
   bias_init: Initializer = initializers.zeros_init()
   invariant: bool = False
   max_weights: int | None = None
+  method: str = 'gather'
 
   def __post_init__(self) -> None:
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
@@ -145,6 +159,8 @@ class EquivariantDense(SharedLayer):
       self.features = io_lib.positive(self.features, 'features')
     if self.max_weights is not None:
       self.max_weights = io_lib.positive(self.max_weights, 'max_weights')
+    if self.method not in METHODS:
+      raise ValueError(f'method must be one of {METHODS}, got {self.method!r}')
     for symmetry in self.symmetries:  # raises where one cannot act
       permutation(symmetry, self.in_shape)
       if not self.invariant:
@@ -156,6 +172,19 @@ class EquivariantDense(SharedLayer):
     """Returns which weights are shared, as labels of kernel and bias."""
     return sharing_lib.dense_sharing(
       self.symmetries, self.in_shape, self.out_shape, self.invariant
+    )
+
+  @nn.nowrap
+  def spectral(self) -> spectral_lib.Spectral | None:
+    """Returns the spectral form that is used, None if the kernel is gathered."""
+    if self.method == 'gather':
+      return None
+    return _spectral(
+      self.symmetries,
+      self.in_shape,
+      self.out_shape,
+      self.invariant,
+      self.method == 'spectral',
     )
 
   @nn.nowrap
@@ -200,7 +229,10 @@ class EquivariantDense(SharedLayer):
         ' (or features, which gives every point channels)'
       )
     batch, channels = x.shape[:grid_start], x.shape[grid_end:]
-    x, weights, bias, index = self._parameters(self.sharing(), x, channels)
+    own = self.sharing()
+    x, weights, bias, index = self._parameters(own, x, channels)
+    if index['kernel'] is own.kernel and self.method != 'gather':
+      index['kernel'] = self.spectral() or own.kernel
     y = shared_dense(
       x.reshape(*batch, math.prod(self.in_shape), *channels),
       weights,
@@ -210,3 +242,19 @@ class EquivariantDense(SharedLayer):
       self.precision,
     )
     return y.reshape(*batch, *self.out_shape, *y.shape[len(batch) + 1 :])
+
+
+@functools.lru_cache(maxsize=512)
+def _spectral(
+  symmetries: tuple[symmetries_lib.Symmetry, ...],
+  in_shape: tuple[int, ...],
+  out_shape: tuple[int, ...],
+  invariant: bool,
+  force: bool,
+) -> spectral_lib.Spectral | None:
+  index = sharing_lib.dense_sharing(
+    symmetries, in_shape, out_shape, invariant
+  ).kernel
+  return spectral_lib.dense_spectral(
+    symmetries, in_shape, out_shape, index, invariant, force
+  )

@@ -9,12 +9,21 @@ Legend: N input points, M output points, C input channels, F features, W free
 weights.
 """
 
+from collections.abc import Callable
 import functools
 import hashlib
+from typing import Any
 
+from flax.typing import PrecisionLike
 import jax
+from jax.extend import core
+from jax.interpreters import ad
+from jax.interpreters import batching
+from jax.interpreters import mlir
 import jax.numpy as jnp
 import numpy as np
+
+from aen.groups import spectral
 
 Array = jax.Array | np.ndarray
 
@@ -44,7 +53,7 @@ def shared_kernel(weights: jax.Array, index: Array) -> jax.Array:
 
 
 class _Index:
-  """An index as a static argument: hashable, equal by its contents."""
+  """An array as a static argument: hashable, equal by its contents."""
 
   def __init__(self, labels: np.ndarray) -> None:
     self.labels = labels
@@ -120,6 +129,171 @@ def sum_tables(labels: np.ndarray, width: int = 8) -> list[np.ndarray]:
     tables.append(table)
     labels = np.repeat(np.arange(counts.size), parts)
   return tables
+
+
+def spectral_dense(
+  x: jax.Array,
+  weights: jax.Array,
+  form: spectral.Spectral,
+  precision: PrecisionLike = None,
+) -> jax.Array:
+  """Applies a dense layer in the basis of characters; see `groups.spectral`.
+
+  Equal to the product of x with `weights[index]` up to rounding.
+
+  Args:
+    x: Inputs, [..., N], or [..., N, C] if the weights have channels.
+    weights: The free weights, [W] or [W, C, F].
+    form: The spectral form of the layer.
+    precision: As in `jax.lax.dot_general`.
+
+  Returns:
+    [..., M] or [..., M, F].
+  """
+  channels, features = weights.shape[1:] or (1, 1)
+  batch = x.shape[: x.ndim - (weights.ndim + 1) // 2]
+  num_in, num_out = form.in_order.size, form.out_order.size
+
+  # One gather for the kernel entries of all pairs of sectors.
+  flat = np.concatenate([part.ravel() for part in form.index.values()])
+  entries, start = linear_gather(weights, flat), 0
+  kernels = {}
+  for pair, index in form.index.items():
+    part = entries[start : start + index.size]
+    part = part.reshape(*index.shape, channels, features)
+    start += index.size
+    kernels[pair] = transform(form.kernel[pair], merge_channels(part))
+
+  x = linear_gather(x.reshape(-1, num_in, channels), form.in_order, axis=1)
+  signals, start = [], 0  # of each sector, [K, B, n * C]
+  for matrix, (cosets, orbits) in zip(
+    form.analysis, form.in_sectors, strict=True
+  ):
+    part = x[:, start : start + cosets * orbits]
+    start += cosets * orbits
+    part = part.reshape(-1, cosets, orbits * channels).swapaxes(0, 1)
+    signals.append(transform(matrix, part))
+
+  products: list[list[jax.Array]] = [[] for _ in form.out_sectors]
+  for block in form.blocks:
+    signal = jnp.concatenate(
+      [signals[s][terms] for s, terms in block.inputs.items()], axis=-1
+    )
+    for t in block.outputs:
+      kernel = jnp.concatenate(
+        [kernels[s, t][block.kernels[s, t]] for s in block.inputs], axis=1
+      )
+      products[t].append(jnp.matmul(signal, kernel, precision=precision))
+
+  outputs = []
+  for matrix, parts in zip(form.synthesis, products, strict=True):
+    part = transform(matrix, jnp.concatenate(parts)).swapaxes(0, 1)
+    outputs.append(part.reshape(part.shape[0], -1, features))
+  y = jnp.concatenate(outputs, axis=1)
+  y = linear_gather(y, np.argsort(form.out_order), axis=1)
+  return y.reshape(*batch, num_out, *weights.shape[2:])
+
+
+# JAX transposes a gather to a scatter-add, and the product of a small matrix
+# with a long one to a product with a matrix of few columns. Both are slow on a
+# CPU, so these linear maps are primitives that know their transposes. They can
+# be differentiated in forward mode, unlike functions with a custom gradient.
+
+
+def linear_gather(
+  values: jax.Array, index: np.ndarray, axis: int = 0
+) -> jax.Array:
+  """Returns `jnp.take(values, index, axis)`, transposed by gathers."""
+  return _gather_p.bind(values, index=_Index(index), axis=axis)
+
+
+def _take(values: jax.Array, index: _Index, axis: int) -> jax.Array:
+  return jnp.take(values, index.labels, axis, mode='clip')
+
+
+def _take_transpose(
+  gradient: jax.Array, values: ad.UndefinedPrimal, index: _Index, axis: int
+) -> tuple[jax.Array]:
+  def pad(sums: jax.Array, size: int) -> jax.Array:
+    widths = [(0, 0)] * sums.ndim
+    widths[axis] = (0, size - sums.shape[axis])
+    return jnp.pad(sums, widths) if size > sums.shape[axis] else sums
+
+  sums = gradient
+  for table in _sum_tables(index):
+    padded = pad(sums, int(table.max()) + 1)
+    rows = [linear_gather(padded, row, axis) for row in table]
+    sums = functools.reduce(jnp.add, rows)
+  return (pad(sums, values.aval.shape[axis]),)  # some weights may be unused
+
+
+def _take_batch(
+  args: tuple[jax.Array], dims: tuple[int], index: _Index, axis: int
+) -> tuple[jax.Array, int]:
+  values = jnp.moveaxis(args[0], dims[0], 0)
+  return _gather_p.bind(values, index=index, axis=axis + 1), 0
+
+
+def transform(matrix: np.ndarray, values: jax.Array) -> jax.Array:
+  """Multiplies along the first axis: [K, c] times [c, ...] is [K, ...]."""
+  matrix = matrix.astype(values.dtype)
+  return _transform_p.bind(values, matrix=_Index(matrix))
+
+
+def _multiply(values: jax.Array, matrix: _Index) -> jax.Array:
+  rows = values.reshape(values.shape[0], -1)
+  product = jnp.matmul(matrix.labels, rows, precision='highest')
+  return product.reshape(-1, *values.shape[1:])
+
+
+def _multiply_transpose(
+  gradient: jax.Array, values: ad.UndefinedPrimal, matrix: _Index
+) -> tuple[jax.Array]:
+  return (transform(matrix.labels.T, gradient),)
+
+
+def _multiply_batch(
+  args: tuple[jax.Array], dims: tuple[int], matrix: _Index
+) -> tuple[jax.Array, int]:
+  return _transform_p.bind(jnp.moveaxis(args[0], dims[0], 1), matrix=matrix), 1
+
+
+def _linear_primitive(
+  name: str,
+  fn: Callable[..., jax.Array],
+  transpose: Callable[..., tuple[jax.Array]],
+  batch: Callable[..., tuple[jax.Array, int]],
+) -> core.Primitive:
+  """Makes a primitive of a linear function of one array and static options."""
+
+  def abstract(values: jax.core.ShapedArray, **options: Any) -> Any:
+    like = jax.ShapeDtypeStruct(values.shape, values.dtype)
+    out = jax.eval_shape(functools.partial(fn, **options), like)
+    return jax.core.ShapedArray(out.shape, out.dtype)
+
+  def transposed(gradient: Any, values: Any, **options: Any) -> tuple[Any]:
+    if isinstance(gradient, ad.Zero):
+      return (ad.Zero(values.aval),)
+    return transpose(gradient, values, **options)
+
+  primitive = core.Primitive(name)
+  primitive.def_impl(lambda values, **options: jitted(values, **options))
+  primitive.def_abstract_eval(abstract)
+  ad.deflinear2(primitive, transposed)
+  batching.primitive_batchers[primitive] = batch
+  mlir.register_lowering(primitive, mlir.lower_fun(fn, multiple_results=False))
+
+  @functools.partial(jax.jit, static_argnames=('index', 'axis', 'matrix'))
+  def jitted(values: jax.Array, **options: Any) -> jax.Array:
+    return fn(values, **options)
+
+  return primitive
+
+
+_gather_p = _linear_primitive('aen_take', _take, _take_transpose, _take_batch)
+_transform_p = _linear_primitive(
+  'aen_transform', _multiply, _multiply_transpose, _multiply_batch
+)
 
 
 def first_entries(

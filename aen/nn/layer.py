@@ -16,6 +16,8 @@ Params = Mapping[str, Any]
 
 # The last layers of the networks: as in the paper, or with invariant logits.
 HEADS = ('dense', 'invariant')
+# How a dense layer multiplies with its kernel.
+METHODS = ('gather', 'spectral', 'auto')
 
 
 class SharedLayer(nn.Module):

@@ -20,6 +20,7 @@ from aen.groups.orbits import as_shape
 from aen.groups.orbits import permutation
 from aen.nn.dense import EquivariantDense
 from aen.nn.layer import HEADS
+from aen.nn.layer import METHODS
 
 _MATCH_TOLERANCE = 0.01
 
@@ -52,6 +53,7 @@ class EquivariantMLP(nn.Module):
     activation: The activation function after each hidden layer.
     dtype, param_dtype, kernel_init, bias_init: As in `EquivariantDense`.
     max_weights: Pads the kernels of the equivariant layers, one number each.
+    method: 'gather', 'spectral' or 'auto', as in `EquivariantDense`.
 
   >>> EquivariantMLP(('rotation', 'horizontal_flip')).num_weights()
   63440
@@ -70,6 +72,7 @@ class EquivariantMLP(nn.Module):
   kernel_init: Initializer = initializers.lecun_normal()
   bias_init: Initializer = initializers.zeros_init()
   max_weights: Sequence[int] | None = None
+  method: str = 'gather'
 
   def __post_init__(self) -> None:
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
@@ -90,6 +93,8 @@ class EquivariantMLP(nn.Module):
       raise ValueError('an EquivariantMLP needs at least one hidden layer')
     if self.head not in HEADS:
       raise ValueError(f'head must be one of {HEADS}, got {self.head!r}')
+    if self.method not in METHODS:
+      raise ValueError(f'method must be one of {METHODS}, got {self.method!r}')
     self.num_classes = io_lib.positive(self.num_classes, 'num_classes')
     if self.width_matched and self.features is not None:
       raise ValueError(
@@ -133,6 +138,7 @@ class EquivariantMLP(nn.Module):
         out_shape=grids[i + 1],
         features=widths[i] if widths else None,
         max_weights=next(padding, None),
+        method=self.method,
         name=f'hidden_{i}',
         **kwargs,
       )
@@ -148,6 +154,7 @@ class EquivariantMLP(nn.Module):
         features=1 if widths else None,
         invariant=True,
         max_weights=next(padding, None),
+        method=self.method,
         name='head',
         **kwargs,
       )
