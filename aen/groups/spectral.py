@@ -37,7 +37,7 @@ import numpy as np
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import permutation
 
-MAX_ELEMENTS = 4096
+MAX_ELEMENTS = 1536
 # Candidates for generators of A that are tried, and subgroups kept at each step
 # of the search for A.
 _MAX_CANDIDATES = 64
@@ -122,11 +122,13 @@ class Abelian:
     phases: The character ρ has the value exp(2πi phases[ρ, a] / denominator)
       at the element a; the trivial one comes first. int64 [|A|, |A|]
     denominator: A multiple of the order of every element.
+    generators: Elements that generate the group.
   """
 
   elements: np.ndarray
   phases: np.ndarray
   denominator: int
+  generators: tuple[np.ndarray, ...] = ()
 
   @classmethod
   def trivial(cls, num_points: int) -> 'Abelian':
@@ -134,10 +136,29 @@ class Abelian:
     identity = np.arange(num_points, dtype=np.int32)
     return cls(identity[None], np.zeros((1, 1), np.int64), 1)
 
+  @functools.cached_property
+  def firsts(self) -> np.ndarray:
+    """The first point of each orbit."""
+    points = np.arange(self.elements.shape[1], dtype=np.int32)
+    return np.flatnonzero(self.elements.min(0) == points)
+
+  @functools.cached_property
+  def _place(self) -> dict[bytes, int]:
+    images = self.elements[:, self.firsts]
+    return {row.tobytes(): i for i, row in enumerate(images)}
+
+  def find(self, permutation_: np.ndarray) -> int | None:
+    """Returns which element a permutation is, None if it is not one.
+
+    The permutation must commute with A, so that it is determined by what it
+    does to one point of each orbit: p(a·x) = a·p(x).
+    """
+    return self._place.get(permutation_[self.firsts].tobytes())
+
   def commutes_with(self, generator: np.ndarray) -> bool:
     """Whether every element commutes with a permutation."""
-    return np.array_equal(
-      self.elements[:, generator], generator[self.elements]
+    return all(
+      np.array_equal(g[generator], generator[g]) for g in self.generators
     )
 
   def extended(self, generator: np.ndarray) -> 'Abelian | None':
@@ -150,49 +171,50 @@ class Abelian:
     Returns:
       The larger group, None if it has more than `MAX_ELEMENTS` elements.
     """
-    place = {e.tobytes(): i for i, e in enumerate(self.elements)}
     powers = [np.arange(generator.size, dtype=np.int32)]
-    while (power := powers[-1][generator]).tobytes() not in place:
+    while (place := self.find(power := powers[-1][generator])) is None:
       powers.append(power)
-      if len(powers) * len(place) > MAX_ELEMENTS:
+      if len(powers) * len(self.elements) > MAX_ELEMENTS:
         return None
-    k, root = len(powers), self.phases[:, place[power.tobytes()]]
+    k, size = len(powers), len(powers) * len(self.elements)
     denominator = self.denominator * k
-    at_g = np.add.outer(self.denominator * np.arange(k), root)  # [k, |A|]
+    roots = np.add.outer(
+      self.denominator * np.arange(k), self.phases[:, place]
+    )  # [k, |A|]
     phases = (
       k * self.phases[None, :, None, :]
-      + at_g[:, :, None, None] * np.arange(k)[:, None]
+      + roots[:, :, None, None] * np.arange(k)[:, None]
     ) % denominator
-    size = k * len(place)
     elements = np.concatenate([self.elements[:, p] for p in powers])
-    return Abelian(elements, phases.reshape(size, size), denominator)
+    return Abelian(
+      elements,
+      phases.reshape(size, size),
+      denominator,
+      (*self.generators, generator),
+    )
 
   def terms(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns one of every pair of conjugate characters.
+    """Returns the real characters, and one of each pair of conjugate ones."""
+    twice = 2 * self.phases
+    is_complex = twice % self.denominator != 0  # at an element
+    number = np.arange(len(self.phases))
+    first = twice[number, is_complex.argmax(1)]
+    some = is_complex.any(1)
+    return number[~some], number[some & (first < self.denominator)]
 
-    Returns:
-      Characters with real values, and one of each pair of the others.
-    """
-    rows = {row.tobytes(): i for i, row in enumerate(self.phases)}
-    conjugate = np.array(
-      [rows[r.tobytes()] for r in -self.phases % self.denominator]
-    )
-    number = np.arange(len(rows))
-    return number[conjugate == number], number[conjugate > number]
+  def multiplicities(self, num_in: int) -> np.ndarray:
+    """Counts the orbits in which each character occurs.
 
-  def multiplicities(self, points: slice) -> np.ndarray:
-    """Counts the orbits of some points in which each character occurs.
-
-    That is its multiplicity in the permutation representation, an inner product
+    That is its multiplicity in the permutation representation: an inner product
     with the numbers of fixed points.
 
     Returns:
-      int64 [|A|]
+      For the first `num_in` points and for the others, int64 [2, |A|].
     """
-    here = np.arange(self.elements.shape[1], dtype=np.int32)[points]
-    fixed = (self.elements[:, points] == here).sum(1)
+    fixed = self.elements == np.arange(self.elements.shape[1], dtype=np.int32)
+    counts = np.stack([f.sum(1) for f in np.split(fixed, [num_in], axis=1)])
     cosines = np.cos(2 * np.pi / self.denominator * self.phases)
-    return np.rint(cosines @ fixed / len(fixed)).astype(np.int64)
+    return np.rint(counts @ cosines.T / len(fixed)).astype(np.int64)
 
 
 def dense_spectral(
@@ -291,23 +313,30 @@ def best_subgroup(
   best = None
   lowest = math.inf if force else _gather_cost(num_in, num_out)
   beam = [Abelian.trivial(num_in + num_out)]
-  seen: set[frozenset[bytes]] = set()
-  while beam:
-    grown = []
+  seen: set[tuple[bool, ...]] = set()
+  while True:
+    grown: list[tuple[float, int, Abelian]] = []
     for group, candidate in itertools.product(beam, candidates):
       if not group.commutes_with(candidate):
         continue
-      larger = group.extended(candidate)
-      if larger is None or len(larger.elements) == len(group.elements):
+      if group.find(candidate) is not None:
         continue
-      members = frozenset(element.tobytes() for element in larger.elements)
+      larger = group.extended(candidate)
+      if larger is None:
+        continue
+      # Groups that candidates generate are equal if they contain the same ones.
+      members = tuple(
+        larger.commutes_with(c) and larger.find(c) is not None
+        for c in candidates
+      )
       if members not in seen:
         seen.add(members)
         grown.append((_cost(larger, num_in), len(grown), larger))
     grown.sort(key=lambda entry: entry[:2])
     beam = [group for _, _, group in grown[:_BEAM]]
-    if grown and grown[0][0] < lowest:
-      lowest, best = grown[0][0], grown[0][2]
+    if not grown or grown[0][0] >= lowest:
+      break
+    lowest, best = grown[0][0], beam[0]
   return best
 
 
@@ -318,8 +347,7 @@ def _gather_cost(num_in: int, num_out: int) -> float:
 def _cost(group: Abelian, num_in: int) -> float:
   """Returns the cost of a training step, in multiplications of a product."""
   num_points = group.elements.shape[1]
-  in_orbits = group.multiplicities(slice(None, num_in))
-  out_orbits = group.multiplicities(slice(num_in, None))
+  in_orbits, out_orbits = group.multiplicities(num_in)
   entries = in_orbits * out_orbits
   real, pairs = group.terms()
   products = entries[real].sum() + 3 * entries[pairs].sum()
@@ -373,7 +401,9 @@ def spectral_form(group: Abelian, index: np.ndarray) -> Spectral:
     blocks.append(
       Block(
         terms.size,
-        {s: _append(analysis[s], terms.analysis(inputs[s].cosets)) for s in ins},
+        {
+          s: _append(analysis[s], terms.analysis(inputs[s].cosets)) for s in ins
+        },
         {
           t: _append(synthesis[t], terms.synthesis(outputs[t].cosets))
           for t in outs

@@ -219,12 +219,27 @@ def _take_transpose(
     widths[axis] = (0, size - sums.shape[axis])
     return jnp.pad(sums, widths) if size > sums.shape[axis] else sums
 
-  sums = gradient
-  for table in _sum_tables(index):
+  size, sums = values.aval.shape[axis], gradient
+  for table in _transpose_tables(index, size):
     padded = pad(sums, int(table.max()) + 1)
     rows = [linear_gather(padded, row, axis) for row in table]
     sums = functools.reduce(jnp.add, rows)
-  return (pad(sums, values.aval.shape[axis]),)  # some weights may be unused
+  return (pad(sums, size),)
+
+
+@functools.lru_cache(maxsize=64)
+def _transpose_tables(index: _Index, size: int) -> list[np.ndarray]:
+  """Returns tables as `sum_tables` does, for labels that need not all occur.
+
+  If only the last labels are missing, they are left for the caller to pad.
+  """
+  used, labels = np.unique(index.labels, return_inverse=True)
+  tables = sum_tables(labels.ravel())
+  if used[-1] >= used.size:
+    place = np.full(size, used.size, np.int32)
+    place[used] = np.arange(used.size)
+    tables.append(place[None])
+  return tables
 
 
 def _take_batch(
