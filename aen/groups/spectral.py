@@ -368,7 +368,7 @@ def spectral_form(group: Abelian, index: np.ndarray) -> Spectral:
   inputs = _sectors(group, group.elements[:, :num_in])
   outputs = _sectors(group, group.elements[:, num_in:] - num_in)
   # Characters that occur in the same sectors have blocks of the same shape.
-  shapes: dict[tuple[bytes, bytes], list[int]] = {}
+  shapes: dict[tuple[bytes, ...], list[int]] = {}
   real, pairs = group.terms()
   for character in (*real, *pairs):
     occurs = tuple(
@@ -461,7 +461,7 @@ def _sectors(group: Abelian, elements: np.ndarray) -> list[_Sector]:
   firsts = np.flatnonzero(elements.min(0) == points)
   fixes = elements[:, firsts] == firsts  # [|A|, orbits]
   by_stabiliser: dict[bytes, list[int]] = {}
-  for orbit, first in enumerate(firsts):
+  for orbit, first in enumerate(firsts.tolist()):
     by_stabiliser.setdefault(fixes[:, orbit].tobytes(), []).append(first)
   sectors = []
   for key, representatives in by_stabiliser.items():
@@ -473,7 +473,7 @@ def _sectors(group: Abelian, elements: np.ndarray) -> list[_Sector]:
         stabiliser,
         (group.phases[:, stabiliser] == 0).all(1),
         cosets,
-        elements[np.ix_(cosets, representatives)],
+        elements[cosets][:, representatives],
       )
     )
   return sectors
@@ -506,12 +506,12 @@ class _Terms:
     self.size = len(self._real) + 3 * len(self._cos)
 
   def analysis(self, elements: np.ndarray) -> np.ndarray:
-    """p + q, p and q of the complex ones."""
+    """Of a pair: p + q, p and q."""
     cos, sin = self._cos, self._sin
     return self._rows((self._real, cos - sin, cos, -sin), elements)
 
   def kernel(self, elements: np.ndarray) -> np.ndarray:
-    """r, s - r and r + s of the complex ones."""
+    """Of a pair: r, s - r and r + s."""
     cos, sin = self._cos, self._sin
     return self._rows((self._real, cos, -sin - cos, cos - sin), elements)
 

@@ -20,6 +20,7 @@ from flax.typing import Initializer
 from flax.typing import PrecisionLike
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from aen import io as io_lib
 from aen.groups import sharing as sharing_lib
@@ -79,7 +80,7 @@ def shared_dense(
       f' channel, if the weights have channels), got {x.shape}'
     )
   if isinstance(index, spectral_lib.Spectral):
-    y = kernels.spectral_dense(x, weights, index, precision)
+    y = _spectral_dense(x, weights, index, precision)
   else:
     formula = '...n,nm->...m' if weights.ndim == 1 else '...nc,nmcf->...mf'
     kernel = kernels.shared_kernel(weights, index)
@@ -90,6 +91,73 @@ def shared_dense(
   chex.assert_shape(bias_index, (index.shape[1],))
   each = bias[bias_index]  # one axis per axis of y: no rank is promoted
   return y + jnp.expand_dims(each, tuple(range(y.ndim - each.ndim)))
+
+
+def _spectral_dense(
+  x: jax.Array,
+  weights: jax.Array,
+  form: spectral_lib.Spectral,
+  precision: PrecisionLike = None,
+) -> jax.Array:
+  """Applies a dense layer in the basis of characters; see `groups.spectral`.
+
+  Equal to the product of x with `weights[index]` up to rounding.
+
+  Args:
+    x: Inputs, [..., N], or [..., N, C] if the weights have channels.
+    weights: The free weights, [W] or [W, C, F].
+    form: The spectral form of the layer.
+    precision: As in `jax.lax.dot_general`.
+
+  Returns:
+    [..., M] or [..., M, F].
+  """
+  channels, features = weights.shape[1:] or (1, 1)
+  batch = x.shape[: x.ndim - (weights.ndim + 1) // 2]
+  num_in, num_out = form.in_order.size, form.out_order.size
+
+  # One gather for the kernel entries of all pairs of sectors.
+  flat = np.concatenate([part.ravel() for part in form.index.values()])
+  entries, start = kernels.linear_gather(weights, flat), 0
+  blocks = {}
+  for pair, index in form.index.items():
+    part = entries[start : start + index.size]
+    part = part.reshape(*index.shape, channels, features)
+    start += index.size
+    blocks[pair] = kernels.transform(
+      form.kernel[pair], kernels.merge_channels(part)
+    )
+
+  x = kernels.linear_gather(
+    x.reshape(-1, num_in, channels), form.in_order, axis=1
+  )
+  signals, start = [], 0  # of each sector, [K, B, n * C]
+  for matrix, (cosets, orbits) in zip(
+    form.analysis, form.in_sectors, strict=True
+  ):
+    part = x[:, start : start + cosets * orbits]
+    start += cosets * orbits
+    part = part.reshape(-1, cosets, orbits * channels).swapaxes(0, 1)
+    signals.append(kernels.transform(matrix, part))
+
+  products: list[list[jax.Array]] = [[] for _ in form.out_sectors]
+  for block in form.blocks:
+    signal = jnp.concatenate(
+      [signals[s][terms] for s, terms in block.inputs.items()], axis=-1
+    )
+    for t in block.outputs:
+      kernel = jnp.concatenate(
+        [blocks[s, t][block.kernels[s, t]] for s in block.inputs], axis=1
+      )
+      products[t].append(jnp.matmul(signal, kernel, precision=precision))
+
+  outputs = []
+  for matrix, parts in zip(form.synthesis, products, strict=True):
+    part = kernels.transform(matrix, jnp.concatenate(parts)).swapaxes(0, 1)
+    outputs.append(part.reshape(part.shape[0], -1, features))
+  y = jnp.concatenate(outputs, axis=1)
+  y = kernels.linear_gather(y, np.argsort(form.out_order), axis=1)
+  return y.reshape(*batch, num_out, *weights.shape[2:])
 
 
 class EquivariantDense(SharedLayer):
@@ -176,7 +244,7 @@ class EquivariantDense(SharedLayer):
 
   @nn.nowrap
   def spectral(self) -> spectral_lib.Spectral | None:
-    """Returns the spectral form that is used, None if the kernel is gathered."""
+    """Returns the spectral form in use, None if the kernel is gathered."""
     if self.method == 'gather':
       return None
     return _spectral(

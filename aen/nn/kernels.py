@@ -14,7 +14,6 @@ import functools
 import hashlib
 from typing import Any
 
-from flax.typing import PrecisionLike
 import jax
 from jax.extend import core
 from jax.interpreters import ad
@@ -22,8 +21,6 @@ from jax.interpreters import batching
 from jax.interpreters import mlir
 import jax.numpy as jnp
 import numpy as np
-
-from aen.groups import spectral
 
 Array = jax.Array | np.ndarray
 
@@ -129,69 +126,6 @@ def sum_tables(labels: np.ndarray, width: int = 8) -> list[np.ndarray]:
     tables.append(table)
     labels = np.repeat(np.arange(counts.size), parts)
   return tables
-
-
-def spectral_dense(
-  x: jax.Array,
-  weights: jax.Array,
-  form: spectral.Spectral,
-  precision: PrecisionLike = None,
-) -> jax.Array:
-  """Applies a dense layer in the basis of characters; see `groups.spectral`.
-
-  Equal to the product of x with `weights[index]` up to rounding.
-
-  Args:
-    x: Inputs, [..., N], or [..., N, C] if the weights have channels.
-    weights: The free weights, [W] or [W, C, F].
-    form: The spectral form of the layer.
-    precision: As in `jax.lax.dot_general`.
-
-  Returns:
-    [..., M] or [..., M, F].
-  """
-  channels, features = weights.shape[1:] or (1, 1)
-  batch = x.shape[: x.ndim - (weights.ndim + 1) // 2]
-  num_in, num_out = form.in_order.size, form.out_order.size
-
-  # One gather for the kernel entries of all pairs of sectors.
-  flat = np.concatenate([part.ravel() for part in form.index.values()])
-  entries, start = linear_gather(weights, flat), 0
-  kernels = {}
-  for pair, index in form.index.items():
-    part = entries[start : start + index.size]
-    part = part.reshape(*index.shape, channels, features)
-    start += index.size
-    kernels[pair] = transform(form.kernel[pair], merge_channels(part))
-
-  x = linear_gather(x.reshape(-1, num_in, channels), form.in_order, axis=1)
-  signals, start = [], 0  # of each sector, [K, B, n * C]
-  for matrix, (cosets, orbits) in zip(
-    form.analysis, form.in_sectors, strict=True
-  ):
-    part = x[:, start : start + cosets * orbits]
-    start += cosets * orbits
-    part = part.reshape(-1, cosets, orbits * channels).swapaxes(0, 1)
-    signals.append(transform(matrix, part))
-
-  products: list[list[jax.Array]] = [[] for _ in form.out_sectors]
-  for block in form.blocks:
-    signal = jnp.concatenate(
-      [signals[s][terms] for s, terms in block.inputs.items()], axis=-1
-    )
-    for t in block.outputs:
-      kernel = jnp.concatenate(
-        [kernels[s, t][block.kernels[s, t]] for s in block.inputs], axis=1
-      )
-      products[t].append(jnp.matmul(signal, kernel, precision=precision))
-
-  outputs = []
-  for matrix, parts in zip(form.synthesis, products, strict=True):
-    part = transform(matrix, jnp.concatenate(parts)).swapaxes(0, 1)
-    outputs.append(part.reshape(part.shape[0], -1, features))
-  y = jnp.concatenate(outputs, axis=1)
-  y = linear_gather(y, np.argsort(form.out_order), axis=1)
-  return y.reshape(*batch, num_out, *weights.shape[2:])
 
 
 # JAX transposes a gather to a scatter-add, and the product of a small matrix
