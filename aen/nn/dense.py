@@ -11,6 +11,7 @@ weights.
 from collections.abc import Sequence
 import functools
 import math
+from typing import Any
 
 import chex
 from flax import linen as nn
@@ -116,48 +117,59 @@ def _spectral_dense(
   batch = x.shape[: x.ndim - (weights.ndim + 1) // 2]
   num_in, num_out = form.in_order.size, form.out_order.size
 
+  def split(values: jax.Array, sizes: Sequence[int], axis: int) -> Any:
+    return jnp.split(values, np.cumsum(sizes)[:-1], axis)
+
   # One gather for the kernel entries of all pairs of sectors.
   flat = np.concatenate([part.ravel() for part in form.index.values()])
-  entries, start = kernels.linear_gather(weights, flat), 0
-  blocks = {}
-  for pair, index in form.index.items():
-    part = entries[start : start + index.size]
+  entries = kernels.linear_gather(weights, flat)
+  entries = split(entries, [part.size for part in form.index.values()], 0)
+  blocks = {}  # of each pair of sectors, by block: [k, n * C, m * F]
+  for (pair, index), part in zip(form.index.items(), entries, strict=True):
     part = part.reshape(*index.shape, channels, features)
-    start += index.size
-    blocks[pair] = kernels.transform(
-      form.kernel[pair], kernels.merge_channels(part)
-    )
+    part = kernels.transform(form.kernel[pair], kernels.merge_channels(part))
+    own = [block for block in form.blocks if pair in block.kernels]
+    parts = split(part, [block.size for block in own], 0)
+    blocks[pair] = dict(zip(own, parts, strict=True))
 
+  # The batch is the last axis, so that points are rows that lie together.
   x = kernels.linear_gather(
-    x.reshape(-1, num_in, channels), form.in_order, axis=1
+    x.reshape(-1, num_in, channels).transpose(1, 2, 0), form.in_order
   )
-  signals, start = [], 0  # of each sector, [K, B, n * C]
-  for matrix, (cosets, orbits) in zip(
-    form.analysis, form.in_sectors, strict=True
-  ):
-    part = x[:, start : start + cosets * orbits]
-    start += cosets * orbits
-    part = part.reshape(-1, cosets, orbits * channels).swapaxes(0, 1)
-    signals.append(kernels.transform(matrix, part))
+  signals = []  # of each sector, by block: [k, n * C, B]
+  sectors = split(x, [c * n for c, n in form.in_sectors], 0)
+  for s, part in enumerate(sectors):
+    part = part.reshape(form.in_sectors[s][0], -1, part.shape[-1])
+    part = kernels.transform(form.analysis[s], part)
+    own = [block for block in form.blocks if s in block.inputs]
+    parts = split(part, [block.size for block in own], 0)
+    signals.append(dict(zip(own, parts, strict=True)))
 
   products: list[list[jax.Array]] = [[] for _ in form.out_sectors]
   for block in form.blocks:
-    signal = jnp.concatenate(
-      [signals[s][terms] for s, terms in block.inputs.items()], axis=-1
+    signal = jnp.concatenate([signals[s][block] for s in block.inputs], axis=1)
+    rows = [
+      jnp.concatenate([blocks[s, t][block] for t in block.outputs], axis=2)
+      for s in block.inputs
+    ]
+    product = jnp.einsum(
+      'knm,knb->kmb',
+      jnp.concatenate(rows, axis=1),
+      signal,
+      precision=precision,
     )
-    for t in block.outputs:
-      kernel = jnp.concatenate(
-        [blocks[s, t][block.kernels[s, t]] for s in block.inputs], axis=1
-      )
-      products[t].append(jnp.matmul(signal, kernel, precision=precision))
+    sizes = [form.out_sectors[t][1] * features for t in block.outputs]
+    for t, part in zip(block.outputs, split(product, sizes, 1), strict=True):
+      products[t].append(part)
 
   outputs = []
   for matrix, parts in zip(form.synthesis, products, strict=True):
-    part = kernels.transform(matrix, jnp.concatenate(parts)).swapaxes(0, 1)
-    outputs.append(part.reshape(part.shape[0], -1, features))
-  y = jnp.concatenate(outputs, axis=1)
-  y = kernels.linear_gather(y, np.argsort(form.out_order), axis=1)
-  return y.reshape(*batch, num_out, *weights.shape[2:])
+    part = kernels.transform(matrix, jnp.concatenate(parts))
+    outputs.append(part.reshape(-1, features, part.shape[-1]))
+  y = kernels.linear_gather(
+    jnp.concatenate(outputs), np.argsort(form.out_order)
+  )
+  return y.transpose(2, 0, 1).reshape(*batch, num_out, *weights.shape[2:])
 
 
 class EquivariantDense(SharedLayer):
