@@ -7,6 +7,7 @@ variants in turn within one loop, so that a busy machine slows all of them.
   python -m experiments.layer_benchmark              # two minutes
   python -m experiments.layer_benchmark --backward   # five; see below
 
+`auto` multiplies in the basis of characters where that should be faster.
 `padded` is the form that a search uses: weights padded to full size and indices
 passed as data, one program for all networks. With --backward, other ways to sum
 the gradients of shared weights than trees of gathers (which is `aen`) are timed
@@ -118,6 +119,7 @@ def _variants(
   found = {
     'dense': (DenseMLP(), {}),
     'aen': (aen.EquivariantMLP(names), {}),
+    'auto': (aen.EquivariantMLP(names, method='auto'), {}),
     'padded': (padded, aen.sharing_variables(own)),
   }
   if backward and names:

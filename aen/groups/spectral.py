@@ -42,12 +42,14 @@ MAX_ELEMENTS = 1536
 # of the search for A.
 _MAX_CANDIDATES = 64
 _BEAM = 3
-# The time of a training step in multiplications of a matrix product, for a
-# nominal batch: what a permuted or transformed activation costs, a gathered
-# kernel entry with its gradient, a term of a kernel's transform, and a product.
+# The cost of a training step in multiplications of a matrix product (about 50
+# per nanosecond and core), for a nominal batch: a permuted activation; an entry
+# of the whole kernel, gathered with its gradient; an entry of the blocks, if
+# the orbits of a side have one stabiliser or several; a term of a transform.
 _BATCH = 128
 _PER_ACTIVATION = 32
-_PER_ENTRY = 150
+_PER_KERNEL_ENTRY = 40
+_PER_BLOCK_ENTRY = {False: 110, True: 250}
 _PER_TERM = 20
 _PER_PRODUCT = 100_000
 
@@ -341,7 +343,7 @@ def best_subgroup(
 
 
 def _gather_cost(num_in: int, num_out: int) -> float:
-  return (3 * _BATCH + _PER_ENTRY) * num_in * num_out
+  return (3 * _BATCH + _PER_KERNEL_ENTRY) * num_in * num_out
 
 
 def _cost(group: Abelian, num_in: int) -> float:
@@ -353,7 +355,10 @@ def _cost(group: Abelian, num_in: int) -> float:
   products = entries[real].sum() + 3 * entries[pairs].sum()
   num_terms = (entries[real] > 0).sum() + 3 * (entries[pairs] > 0).sum()
   activations = _BATCH * num_points * (_PER_ACTIVATION + 2 * num_terms)
-  kernel = entries.sum() * (_PER_ENTRY + _PER_TERM * num_terms)
+  # A character occurs once in every orbit with a stabiliser on which it is
+  # trivial: multiplicities differ if there are several stabilisers.
+  several = any(len(set(n[n > 0])) > 1 for n in (in_orbits, out_orbits))
+  kernel = entries.sum() * (_PER_BLOCK_ENTRY[several] + _PER_TERM * num_terms)
   return 3 * _BATCH * products + activations + kernel + _PER_PRODUCT * num_terms
 
 

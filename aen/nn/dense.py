@@ -80,17 +80,19 @@ def shared_dense(
       f'the last axes of x must be {expected}, one entry per input point (and'
       f' channel, if the weights have channels), got {x.shape}'
     )
+  each = None  # bias of each output
+  if bias is not None:
+    chex.assert_shape(bias, (None, *weights.shape[2:]))
+    chex.assert_shape(bias_index, (index.shape[1],))
+    each = jnp.asarray(bias)[bias_index]
   if isinstance(index, spectral_lib.Spectral):
-    y = _spectral_dense(x, weights, index, precision)
-  else:
-    formula = '...n,nm->...m' if weights.ndim == 1 else '...nc,nmcf->...mf'
-    kernel = kernels.shared_kernel(weights, index)
-    y = jnp.einsum(formula, x, kernel, precision=precision)
-  if bias is None:
+    return _spectral_dense(x, weights, index, each, precision)
+  formula = '...n,nm->...m' if weights.ndim == 1 else '...nc,nmcf->...mf'
+  kernel = kernels.shared_kernel(weights, index)
+  y = jnp.einsum(formula, x, kernel, precision=precision)
+  if each is None:
     return y
-  chex.assert_shape(bias, (None, *weights.shape[2:]))
-  chex.assert_shape(bias_index, (index.shape[1],))
-  each = bias[bias_index]  # one axis per axis of y: no rank is promoted
+  # One axis per axis of y: no rank is promoted.
   return y + jnp.expand_dims(each, tuple(range(y.ndim - each.ndim)))
 
 
@@ -98,16 +100,18 @@ def _spectral_dense(
   x: jax.Array,
   weights: jax.Array,
   form: spectral_lib.Spectral,
-  precision: PrecisionLike = None,
+  bias: jax.Array | None,
+  precision: PrecisionLike,
 ) -> jax.Array:
   """Applies a dense layer in the basis of characters; see `groups.spectral`.
 
-  Equal to the product of x with `weights[index]` up to rounding.
+  Equal to the layer with the kernel `weights[index]` up to rounding.
 
   Args:
     x: Inputs, [..., N], or [..., N, C] if the weights have channels.
     weights: The free weights, [W] or [W, C, F].
     form: The spectral form of the layer.
+    bias: The bias of each output, [M] or [M, F].
     precision: As in `jax.lax.dot_general`.
 
   Returns:
@@ -147,20 +151,18 @@ def _spectral_dense(
 
   products: list[list[jax.Array]] = [[] for _ in form.out_sectors]
   for block in form.blocks:
-    signal = jnp.concatenate([signals[s][block] for s in block.inputs], axis=1)
-    rows = [
-      jnp.concatenate([blocks[s, t][block] for t in block.outputs], axis=2)
-      for s in block.inputs
-    ]
-    product = jnp.einsum(
-      'knm,knb->kmb',
-      jnp.concatenate(rows, axis=1),
-      signal,
-      precision=precision,
-    )
-    sizes = [form.out_sectors[t][1] * features for t in block.outputs]
-    for t, part in zip(block.outputs, split(product, sizes, 1), strict=True):
-      products[t].append(part)
+    for t in block.outputs:
+      # A sum of products: to concatenate the kernels first would copy them.
+      terms = [
+        jnp.einsum(
+          'knm,knb->kmb',
+          blocks[s, t][block],
+          signals[s][block],
+          precision=precision,
+        )
+        for s in block.inputs
+      ]
+      products[t].append(functools.reduce(jnp.add, terms))
 
   outputs = []
   for matrix, parts in zip(form.synthesis, products, strict=True):
@@ -169,6 +171,8 @@ def _spectral_dense(
   y = kernels.linear_gather(
     jnp.concatenate(outputs), np.argsort(form.out_order)
   )
+  if bias is not None:
+    y += bias.reshape(num_out, features, 1)
   return y.transpose(2, 0, 1).reshape(*batch, num_out, *weights.shape[2:])
 
 

@@ -169,7 +169,15 @@ class EquivariantMLP(nn.Module):
     if has_channels and x.ndim <= len(self.in_shape) + 1:
       x = x[..., None]
     for layer in hidden:
-      x = self.activation(layer(x))
+      x = layer(x)
+      if (
+        layer.spectral() is None
+        or x.ndim <= len(layer.out_shape) + has_channels
+      ):
+        x = self.activation(x)
+      else:  # spectral layers have the batch last: saves transposed copies
+        x = jax.vmap(self.activation, -1, -1)(jnp.moveaxis(x, 0, -1))
+        x = jnp.moveaxis(x, -1, 0)
     if self.head == 'dense':
       num_axes = len(self.hidden_shapes[-1]) + has_channels
       return head(x.reshape(*x.shape[:-num_axes], -1))

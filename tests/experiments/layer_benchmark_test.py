@@ -26,7 +26,15 @@ def test_a_small_run_times_every_variant(benchmark, tmp_path, capsys):
     benchmark.main([])
   with open(tmp_path / 'layers.csv') as file:
     rows = {row['variant']: row for row in csv.DictReader(file)}
-  assert set(rows) == {'dense', 'aen', 'padded', 'scatter', 'sorted', 'blocks'}
+  assert set(rows) == {
+    'dense',
+    'aen',
+    'auto',
+    'padded',
+    'scatter',
+    'sorted',
+    'blocks',
+  }
   assert float(rows['dense']['ratio']) == 1.0
   assert 'median ratio to dense' in capsys.readouterr().out
 
