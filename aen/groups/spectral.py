@@ -245,9 +245,9 @@ def dense_spectral(
     Its spectral form; None for a layer that should gather its whole kernel.
 
   >>> from aen.groups.sharing import dense_sharing
-  >>> half = symmetries_lib.SYMMETRIES['horizontal_flip']
-  >>> index = dense_sharing((half,), (8, 8), (8, 8)).kernel
-  >>> form = dense_spectral((half,), (8, 8), (8, 8), index)
+  >>> flip = symmetries_lib.SYMMETRIES['horizontal_flip']
+  >>> index = dense_sharing((flip,), (28, 28), (20, 20)).kernel
+  >>> form = dense_spectral((flip,), (28, 28), (20, 20), index)
   >>> form.num_elements, form.num_multiplications / index.size
   (2, 0.5)
   """
