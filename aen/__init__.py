@@ -46,7 +46,6 @@ _HOMES = {
   'search.compare': (),
   'search.result': ('SearchResult',),
   'search.survey': (),
-  'search.tables': (),
   'search.explore': ('SearchConfig',),
   'search.search': ('discover',),
   'report': (),

@@ -11,31 +11,32 @@ both judged by the mean over all seeds of test accuracy. Observed regret is the
 same, judged by the accuracies that the search saw: how well it searches, apart
 from how well those tell networks apart.
 
-A strategy is a name, one of `CONTENDERS` below or of `aen.strategies`, or a
+A strategy is a name, of `CONTENDERS` below or of `aen.search.strategies`, or a
 call with options, such as --strategy='dqn(hidden_sizes=(64, 64))'. Results are
-kept in --out and used again; delete its folder `traces` to begin anew. A few
-minutes a landscape; the paper's DQN adds one or two minutes per seed.
+kept in --out and reused; delete its folder `traces` to start over. A few
+minutes a landscape; the paper's DQN adds one or two minutes per seed. The same
+command resumes an interrupted run.
 """
 
 import ast
+from collections.abc import Iterable
 from collections.abc import Iterator
-import csv
 import dataclasses
 import hashlib
 import pathlib
 from typing import Any
-import zipfile
 
 from absl import flags
 from matplotlib import figure
 import numpy as np
 
-from aen import io as io_lib
 from aen.search import agent as agent_lib
 from aen.search import compare
 from aen.search import landscape as landscape_lib
 from aen.search import strategies
 from experiments import launch
+from experiments import rows as rows_lib
+from experiments import traces as traces_lib
 
 _LANDSCAPES = flags.DEFINE_list(
   'landscapes', None, 'Landscape files (.npz), separated by commas.'
@@ -47,7 +48,7 @@ _SEEDS = flags.DEFINE_integer(
   'seeds', 200, 'Searches of each strategy.', lower_bound=2
 )
 _LIGHT_SEEDS = flags.DEFINE_integer(
-  'light_seeds', 100, 'Searches of each DQN, but for the wide.', lower_bound=2
+  'light_seeds', 100, 'Searches of each DQN but the wide ones.', lower_bound=2
 )
 _WIDE_SEEDS = flags.DEFINE_integer(
   'wide_seeds',
@@ -56,7 +57,7 @@ _WIDE_SEEDS = flags.DEFINE_integer(
   lower_bound=2,
 )
 _JUDGE = flags.DEFINE_enum(
-  'judge', 'test', ['test', 'validation'], 'Accuracies that tell the truth.'
+  'judge', 'test', ['test', 'validation'], 'Accuracies that count as true.'
 )
 _OUT = flags.DEFINE_string(
   'out', 'runs/compare_strategies', 'Folder for traces, tables and picture.'
@@ -115,21 +116,27 @@ class Contender:
 
 def run(config: Config) -> None:
   """Compares, prints and writes tables and picture."""
-  rows, summary, panels = [], [], {}
+  rows: list[dict[str, Any]] = []
+  summary: list[dict[str, Any]] = []
+  panels: dict[str, dict[str, dict[str, compare.Curves]]] = {}
   for landscape in config.landscapes:
-    found = {}
+    found = panels[landscape.name] = {}
     for contender in _contenders(config, landscape):
       traces = _traces(contender, landscape, config.out / 'traces')
       numbers = np.arange(contender.searches)
       curves = compare.curves(traces, landscape, numbers, config.judge)
       found[contender.label] = curves
-      rows += _curve_rows(landscape, contender, curves)
-    summary += _summary_rows(landscape, found, config.judge)
-    panels[landscape.name] = found
-    _print(landscape, [r for r in summary if r['landscape'] == landscape.name])
-  config.out.mkdir(parents=True, exist_ok=True)
-  _write(config.out / 'regret.csv', rows)
-  _write(config.out / 'summary.csv', summary)
+      named = {'landscape': landscape.name, 'strategy': contender.label}
+      named['searches'] = contender.searches
+      rows += [named | row for row in _curve_rows(curves)]
+      truth = landscape.values(config.judge)
+      summary += [
+        named | row for row in _summary_rows(curves['networks'], truth)
+      ]
+    print(f'{landscape.name}: regret (observed) in points after …')
+    print(_table(r for r in summary if r['landscape'] == landscape.name))
+  rows_lib.write(config.out / 'regret.csv', rows)
+  rows_lib.write(config.out / 'summary.csv', summary)
   draw(panels).savefig(config.out / 'regret.png', dpi=120)
   print(f'Tables and picture: {config.out}')
 
@@ -205,7 +212,7 @@ def _traces(
   for first in range(0, contender.searches, contender.chunk):
     last = min(first + contender.chunk, contender.searches)
     path = folder / _file_name(contender, landscape, first, last)
-    traces = _load(path)
+    traces = traces_lib.load(path)
     if traces is None:
       print(
         f'{landscape.name}: {contender.label}, searches {first} to {last - 1}',
@@ -218,7 +225,7 @@ def _traces(
         contender.rounds,
         vectorised=contender.chunk > 1,
       )
-      _save(path, traces)
+      traces_lib.save(path, traces)
     parts.append(traces)
   return compare.Trace(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
@@ -230,8 +237,12 @@ def _file_name(
   last: int,
 ) -> str:
   asked = (
-    *(contender.call, contender.details, contender.rounds),
-    *(landscape.fingerprint, first, last),
+    contender.call,
+    contender.details,
+    contender.rounds,
+    landscape.fingerprint,
+    first,
+    last,
   )
   digest = hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
   name = landscape.name.replace('/', '_')
@@ -239,90 +250,65 @@ def _file_name(
   return f'{name}-{short}-{first:03}-{digest}.npz'
 
 
-def _load(path: pathlib.Path) -> compare.Trace | None:
-  """Reads traces; None if there are none, or if they are damaged."""
-  try:
-    with np.load(path, allow_pickle=False) as stored:
-      return compare.Trace(*(stored[x] for x in compare.Trace._fields))
-  except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-    return None
-
-
-def _save(path: pathlib.Path, traces: compare.Trace) -> None:
-  with io_lib.written_whole(path) as file:
-    np.savez_compressed(file, **traces._asdict())
-
-
-def _curve_rows(
-  landscape: landscape_lib.Landscape,
-  contender: Contender,
-  curves: dict[str, compare.Curves],
-) -> list[dict[str, Any]]:
-  rows = []
+def _curve_rows(curves: dict[str, compare.Curves]) -> Iterator[dict[str, Any]]:
+  """Yields the points at which a regret changes; between them it is flat."""
   for kind, curve in curves.items():
-    mean, band = compare.mean_and_band(curve.regret)
-    observed, observed_band = compare.mean_and_band(curve.observed)
-    changes = np.flatnonzero(np.diff(mean, prepend=np.inf))
-    for x in changes:  # between these the curve is flat
-      rows.append(
-        {'landscape': landscape.name, 'strategy': contender.label}
-        | {'searches': contender.searches, 'cost': kind}
-        | {'spent': int(curve.cost[x]), 'regret': f'{mean[x]:.6f}'}
-        | {'band': f'{band[x]:.6f}', 'observed': f'{observed[x]:.6f}'}
-        | {'observed_band': f'{observed_band[x]:.6f}'}
-      )
-  return rows
+    statistics = _statistics(curve)
+    for x in np.flatnonzero(np.diff(statistics['regret'], prepend=np.inf)):
+      yield {
+        'cost': kind,
+        'spent': int(curve.cost[x]),
+        **{name: f'{values[x]:.6f}' for name, values in statistics.items()},
+      }
 
 
 def _summary_rows(
-  landscape: landscape_lib.Landscape,
-  found: dict[str, dict[str, compare.Curves]],
-  judge: str,
-) -> list[dict[str, Any]]:
-  """Returns each strategy's regret and gain after so many networks.
+  curve: compare.Curves, truth: np.ndarray
+) -> Iterator[dict[str, Any]]:
+  """Yields the regret and the gain after some numbers of networks.
 
   The gain is the accuracy of the pick over that of the average network, less
   one: how much better than picking a network at random.
   """
-  truth = landscape.values(judge)
-  rows = []
-  for label, curves in found.items():
-    for spent in AT:
-      if spent <= len(landscape):
-        curve = curves['networks']
-        mean, band = compare.mean_and_band(curve.regret)
-        observed, observed_band = compare.mean_and_band(curve.observed)
-        x = spent - 1
-        gain = (truth.max() - mean[x]) / truth.mean() - 1
-        rows.append(
-          {'landscape': landscape.name, 'strategy': label}
-          | {'searches': len(curve.regret), 'networks': spent}
-          | {'regret': round(mean[x], 5), 'band': round(band[x], 5)}
-          | {'observed': round(observed[x], 5)}
-          | {'observed_band': round(observed_band[x], 5)}
-          | {
-            'gain': round(gain, 4),
-            'gain_band': round(band[x] / truth.mean(), 4),
-          }
-        )
-  return rows
+  statistics = _statistics(curve)
+  for spent in AT:
+    if spent <= len(truth):
+      at = {name: values[spent - 1] for name, values in statistics.items()}
+      gain = (truth.max() - at['regret']) / truth.mean() - 1
+      yield {
+        'networks': spent,
+        **{name: round(value, 5) for name, value in at.items()},
+        'gain': round(gain, 4),
+        'gain_band': round(at['band'] / truth.mean(), 4),
+      }
 
 
-def _print(
-  landscape: landscape_lib.Landscape, summary: list[dict[str, Any]]
-) -> None:
-  print(f'{landscape.name}: regret (observed) in points after …')
-  spents = sorted({row['networks'] for row in summary})
-  heads = ''.join(f'{spent:>12} networks' for spent in spents)
-  print(f'{"":24}{heads}')
-  for label in dict.fromkeys(row['strategy'] for row in summary):
-    cells = [
-      f'{100 * row["regret"]:6.2f} ±{100 * row["band"]:5.2f}'
-      f' ({100 * row["observed"]:5.2f})'
-      for row in summary
-      if row['strategy'] == label
-    ]
-    print(f'{label:24.24}' + ' '.join(f'{cell:>20}' for cell in cells))
+def _statistics(curve: compare.Curves) -> dict[str, np.ndarray]:
+  """Returns means and half their 95 % intervals, by column. Each [X]."""
+  regret, band = compare.mean_and_band(curve.regret)
+  observed, observed_band = compare.mean_and_band(curve.observed)
+  return {
+    'regret': regret,
+    'band': band,
+    'observed': observed,
+    'observed_band': observed_band,
+  }
+
+
+def _table(summary: Iterable[dict[str, Any]]) -> str:
+  """Returns a landscape's summary as a table, a line for each strategy."""
+  lines: dict[str, list[str]] = {}
+  for row in summary:
+    lines.setdefault('networks', []).append(str(row['networks']))
+    regret, band, observed = (
+      100 * row[name] for name in ('regret', 'band', 'observed')
+    )
+    cell = f'{regret:.2f} ± {band:.2f} ({observed:.2f})'
+    lines.setdefault(row['strategy'], []).append(cell)
+  heads = dict.fromkeys(lines.pop('networks'))
+  return rows_lib.markdown(
+    ['networks', *heads], [[name, *cells] for name, cells in lines.items()]
+  )
 
 
 def draw(
@@ -355,13 +341,6 @@ def draw(
     fontsize='small',
   )
   return canvas
-
-
-def _write(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
-  with io_lib.written_text(path) as file:
-    writer = csv.DictWriter(file, rows[0], lineterminator='\n')
-    writer.writeheader()
-    writer.writerows(rows)
 
 
 def main(_: list[str]) -> None:

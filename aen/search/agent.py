@@ -154,26 +154,30 @@ class DQNConfig:
   Attributes:
     num_bits: Bits of a state; also the number of actions.
     hidden_sizes: Widths of the Q-network's hidden layers.
-    input_scale: What the bits are multiplied by before they enter it.
-    discount: γ. No step is terminal: the last one of an episode bootstraps too.
-    learning_rate: Adam's.
-    batch_size: Transitions in an update. There is one update per step.
-    replay_capacity: How many transitions are kept.
-    min_replay: Updates begin when so many are kept; None is `batch_size`.
+    input_scale: Scale of the bits that the Q-network sees.
+    discount: Discount γ. No step is terminal: the last one of an episode
+      bootstraps too.
+    learning_rate: Learning rate of the Q-network, for Adam.
+    batch_size: Transitions in an update; the paper has 512 for MLPs and 128 for
+      group CNNs. There is one update per step.
+    replay_capacity: Capacity of the replay buffer, in transitions.
+    min_replay: Size of the replay buffer at which updates begin; the batch size
+      by default.
     target_period: The target network is copied at every step at which the
-      number of models is a multiple of this.
-    epsilons: The values of ε, in order.
-    models: How many models are found at each ε. A model is a state not seen
-      before; the empty state is the first. The search ends after their sum.
-    max_steps: The search ends after so many steps at the latest.
+      number of distinct states seen is a multiple of this.
+    epsilons: Exploration rates ε, in order.
+    models: New states to find at each ε; the empty state is the first. The
+      search ends after their sum.
+    max_steps: Maximum number of steps of a search.
     episode_length: Steps from the empty state until a walker returns there.
-    reward_scale: See `aen.rewards.reward`.
+    reward_scale: Scale of x in the reward x·exp|x|, where x is the gain in
+      accuracy (0 to 1); the published code has 100. See `reward`.
     afterstates: Values an action by the state that it leads to, which is all
       that its reward and its future depend on: the network maps the bits of
       that state to one number, and K actions into a state teach it the same
       thing. Not in the paper, where each action has an output of its own.
-    walkers: Walkers that share replay, memory and Q-network. With one, the loop
-      is the paper's. With P, a round is P steps and P updates.
+    walkers: Walkers that share replay buffer and Q-network; the paper has one.
+      With P walkers a round is P steps and P updates.
   """
 
   num_bits: int = 12

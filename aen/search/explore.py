@@ -35,15 +35,19 @@ class SearchConfig:
 
   Attributes:
     recipe: How children are trained.
-    strategy: A name in `strategies.STRATEGIES`.
+    strategy: Search strategy, a key of `strategies.STRATEGIES`; dqn is the
+      paper's agent, exhaustive trains every network.
     options: The strategy's own options, as pairs.
-    seed: Of everything; runs with different seeds share no child.
+    seed: Seed of searching and training; runs with different seeds share no
+      child. Which images are held out does not depend on it.
     num_seeds: Children per network in the search.
     top: How many of the best networks are retrained.
-    retrain_epochs: For how long; 2.5 times as long as children by default.
-    retrain_seeds: With how many seeds, each of which also divides training and
-      validation images anew: so the best are compared on more images.
-    children_per_batch: As in `child_lib.train_children`.
+    retrain_epochs: Epochs of retraining; 2.5 times those of the search by
+      default.
+    retrain_seeds: Children per network in retraining. Each seed has its own
+      split into training and validation images.
+    children_per_batch: Children trained side by side on each device; by default
+      as measured for its kind.
   """
 
   recipe: recipe_lib.Recipe = recipe_lib.Recipe()

@@ -57,17 +57,22 @@ class Recipe:
   """How a child is trained; hashable, because it is part of the program.
 
   Attributes:
-    epochs: Times every image is seen.
-    batch_size: Images a step; those that fill no batch wait for another epoch,
-      whose order differs.
-    optimizer: A name in `OPTIMIZERS`.
-    learning_rate: Of all children that are given none of their own.
-    momentum: Of the optimizer (Adam's β₁).
-    initializer: A name in `INITIALIZERS`: how hidden kernels start.
-    fresh_order: Whether every epoch has an order of its own, or all the first
-      one's, as in the published code.
-    criterion: What the best epoch is best in, one of `CRITERIA`.
-    schedule: A name in `SCHEDULES`: what becomes of the learning rate.
+    epochs: Passes over the training images. Searches choose a number that gives
+      at least 250 steps, the length of the paper's children.
+    batch_size: Batch size; the remainder is dropped each epoch.
+    optimizer: Optimizer of the children, a key of `OPTIMIZERS`; sgd has
+      momentum.
+    learning_rate: Learning rate of the children.
+    momentum: Momentum of the optimizer (β₁ of Adam).
+    initializer: Initializer of the hidden kernels, a key of `INITIALIZERS`:
+      uniform by the fan-in, normal by the fan-in (lecun, he), or as in the
+      published code, uniform by the number of orbits.
+    fresh_order: Whether images are shuffled again in every epoch; the published
+      code keeps the order of the first.
+    criterion: What the best epoch and the best network maximise on validation
+      images, one of `CRITERIA`; the paper has accuracy.
+    schedule: Learning-rate schedule, a key of `SCHEDULES`: constant, as in the
+      paper, or half a cosine down to 0.
   """
 
   epochs: int = 4
