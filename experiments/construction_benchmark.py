@@ -49,24 +49,6 @@ _MAX_POINTS = flags.DEFINE_integer(
 _FAMILIES = flags.DEFINE_multi_enum(
   'families', list(FAMILIES), list(FAMILIES), 'What acts on the points.'
 )
-_LIMIT = 10.0  # seconds
-FAMILIES = ('784×400', 'single', 'product')
-
-_QUICK = flags.DEFINE_bool(
-  'quick',
-  False,
-  'At most 10^5 points and |G| = 10^3, no run of the paper’s'
-  f' algorithms longer than {_QUICK_LIMIT:.0f} s.',
-)
-_MAX_POINTS = flags.DEFINE_integer(
-  'max_points', 10**7, 'The largest N.', lower_bound=10**3
-)
-_FAMILIES = flags.DEFINE_multi_enum(
-  'families', list(FAMILIES), list(FAMILIES), 'What acts on the points.'
-)
-_OUT = flags.DEFINE_string(
-  'out', 'runs/construction_benchmark', 'Folder for the table and the figure.'
-)
 _LIMIT = flags.DEFINE_float(
   'limit',
   60.0,
@@ -91,6 +73,7 @@ def main(_: list[str]) -> None:
     most, digits, limit = min(most, 10**5), 3, min(limit, _QUICK_LIMIT)
   found = cases(_FAMILIES.value, most, digits)
   results = rows(found, Stopwatch(limit, _REPEATS.value), _REPEATS.value)
+  timing.write(table, results)
   if {'single', 'product'} <= set(_FAMILIES.value):
     draw(results, figure)
   seconds, lattice = timing.timed(
@@ -101,7 +84,6 @@ def main(_: list[str]) -> None:
   )
   with multiprocessing.get_context('spawn').Pool(1) as pool:
     print(pool.apply(large_layer))
-  timing.write(table, results)
 
 
 class Case(NamedTuple):

@@ -334,26 +334,30 @@ def networks(
     ' the first three). Your own are written module.function, as'
     ' numpy.transpose.',
   )
-  kind = flags.DEFINE_enum(
-    'head',
-    head,
-    mlp_lib.HEADS,
-    'The last layer: invariant (the logits are the same for transformed images)'
-    ' or dense (as in the paper).',
-  )
-  channels = features and flags.DEFINE_integer(
-    'features',
-    None,
-    'Channels at each hidden point; by default as many as give small or colour'
-    ' images a network of fair size.',
-    lower_bound=1,
-  )
+  holders = {
+    'head': flags.DEFINE_enum(
+      'head',
+      head,
+      mlp_lib.HEADS,
+      'The last layer: invariant (the logits are the same for transformed'
+      ' images) or dense (as in the paper).',
+    )
+  }
+  if features:
+    holders['features'] = flags.DEFINE_integer(
+      'features',
+      None,
+      'Channels at each hidden point; by default as many as give small or'
+      ' colour images a network of fair size.',
+      lower_bound=1,
+    )
 
   def values() -> dict[str, Any]:
     words = symmetries.value
-    table = None if words is None else [_symmetry(word) for word in words]
-    found = {'symmetries': table, 'head': kind.value}
-    return found | ({'features': channels.value} if channels else {})
+    return {
+      'symmetries': words and [_symmetry(word) for word in words],
+      **{name: holder.value for name, holder in holders.items()},
+    }
 
   return values
 

@@ -91,5 +91,5 @@ def test_kill_is_as_gentle_as_ctrl_c(monkeypatch, capsys):
     work()
   assert stop.value.code == 130
   assert kept
-  assert 'to go on where it was: python' in capsys.readouterr().err
+  assert 'interrupted; resume with: python' in capsys.readouterr().err
   assert signal.getsignal(signal.SIGTERM) == before
