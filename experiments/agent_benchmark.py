@@ -16,6 +16,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 import dataclasses
 import functools
+import itertools
 import statistics
 from typing import Any
 
@@ -55,15 +56,18 @@ EPOCHS = 4
 
 def main(_: list[str]) -> None:
   """Measures, prints and writes the table."""
-  path = _OUT('agent.csv')
   config = dataclasses.replace(agent_lib.DQNConfig(), max_steps=_STEPS.value)
-  searches = list(measure_dqn(config, _REPEATS.value))
-  others = list(measure_others(ROUNDS, config.num_bits, _SEEDS.value))
-  ratio = statistics.median(row['ratio'] for row in searches)
-  total = sum(row['seconds'] for row in others)
+  rows = timing.collect(
+    itertools.chain(
+      measure_dqn(config, _REPEATS.value),
+      measure_others(ROUNDS, config.num_bits, _SEEDS.value),
+    ),
+    _OUT('agent.csv'),
+  )
+  ratio = statistics.median(row['ratio'] for row in rows if 'ratio' in row)
+  total = sum(row['seconds'] for row in rows if 'ratio' not in row)
   print(f'A DQN search costs {ratio:.3f} times its bare updates.')
   print(f'All other strategies together: {total:.1f} s.')
-  timing.write(path, searches + others)
 
 
 def measure_dqn(
@@ -87,24 +91,16 @@ def measure_dqn(
     bare = bare_updates(config, key, updates)
     timing.timed(bare)  # compiles
     alone, _ = timing.timed(bare)
-    counts = {
-      name: int(getattr(state.counts, name))
-      for name in ('steps', 'states', 'networks')
-    }
     yield {
       'what': 'dqn',
       'seconds': seconds,
       'bare_seconds': alone,
       'ratio': seconds / alone,
       'updates': updates,
-      **counts,
+      'steps': int(state.counts.steps),
+      'states': int(state.counts.states),
+      'networks': int(state.counts.networks),
     }
-    print(
-      f'dqn: {counts["steps"]} steps, {counts["states"]} states,'
-      f' {counts["networks"]} networks in {seconds:.1f} s; {updates} bare'
-      f' updates in {alone:.1f} s; ratio {seconds / alone:.3f}',
-      flush=True,
-    )
 
 
 def _planted(num_bits: int) -> tuple[np.ndarray, np.ndarray]:
@@ -158,7 +154,6 @@ def measure_others(
     )
     seconds, _ = timing.timed(jax.jit(jax.vmap(search)), keys)
     yield {'what': name, 'seconds': seconds, 'steps': count}
-    print(f'{name}: {seeds} searches in {seconds:.1f} s', flush=True)
 
 
 if __name__ == '__main__':

@@ -13,7 +13,6 @@ symmetry of 784×400), and writes construction.csv and construction.png.
 """
 
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import math
@@ -62,20 +61,27 @@ _REPEATS = flags.DEFINE_integer(
 
 _OUT = timing.output('construction_benchmark')
 
-_METHODS = ('alg2', 'listing', 'alg1', 'aen')
+# Of each method: its colour, its marker, what it is.
+STYLES = {
+  'listing': ('#999999', 's', 'listing G (Alg. 2 needs it)'),
+  'alg2': ('#cc3311', '^', 'Alg. 2, repaired'),
+  'alg1': ('#ee7733', 'o', 'Alg. 1'),
+  'aen': ('#0077bb', 'D', 'aen, from generators'),
+}
 
 
 def main(_: list[str]) -> None:
   """Measures, prints, writes the table and the figure."""
-  table, figure = _OUT('construction.csv'), _OUT('construction.png')
   most, digits, limit = _MAX_POINTS.value, 4, _LIMIT.value
   if _QUICK.value:
     most, digits, limit = min(most, 10**5), 3, min(limit, _QUICK_LIMIT)
-  found = cases(_FAMILIES.value, most, digits)
-  results = rows(found, Stopwatch(limit, _REPEATS.value), _REPEATS.value)
-  timing.write(table, results)
+  watch = Stopwatch(limit, _REPEATS.value)
+  rows = timing.collect(
+    (measure(case, watch) for case in cases(_FAMILIES.value, most, digits)),
+    _OUT('construction.csv'),
+  )
   if {'single', 'product'} <= set(_FAMILIES.value):
-    draw(results, figure)
+    draw(rows, _OUT('construction.png'))
   seconds, lattice = timing.timed(
     lambda: aen.lattice(aen.SYMMETRIES, [(28, 28), (20, 20), (20, 20)])
   )
@@ -171,7 +177,7 @@ class Stopwatch:
   def __init__(self, limit: float, repeats: int) -> None:
     """Runs longer than `limit` seconds are predicted; long runs run once."""
     self._limit = limit
-    self._repeats = repeats
+    self.repeats = repeats
     self._rate = dict.fromkeys(('alg1', 'alg2', 'listing'), 1e-7)
 
   def run(
@@ -196,43 +202,52 @@ class Stopwatch:
     if predicted > self._limit or entries > _MAX_TABLE_ENTRIES:
       return Timing(predicted, measured=False), None
     seconds, result = timing.fastest(
-      function, self._repeats if predicted < 1 else 1
+      function, self.repeats if predicted < 1 else 1
     )
     if work > 10**5:  # smaller ones measure overheads
       self._rate[method] = seconds / work
     return Timing(seconds, measured=True), result
 
 
-def measure(
-  case: Case, watch: Stopwatch, repeats: int
-) -> dict[str, Timing | None]:
+def measure(case: Case, watch: Stopwatch) -> dict[str, Any]:
   """Times all methods on one case and checks that they agree."""
   size = case.num_points
   seconds, labels = timing.fastest(
-    lambda: aen.orbits(case.generators, size), repeats
+    lambda: aen.orbits(case.generators, size), watch.repeats
   )
-  ours = Timing(seconds, measured=True)
+  times = {'aen': Timing(seconds, measured=True)}
 
   work = size * sum(case.orders)
   factors = []
   if work <= _MAX_TABLE_ENTRIES:
     factors = [_tables([g], size) for g in case.generators]
-  alg1, found = watch.run('alg1', work, work, lambda: aen.alg1(factors, size))
+  times['alg1'], found = watch.run(
+    'alg1', work, work, lambda: aen.alg1(factors, size)
+  )
   _check(found, labels)
   factors.clear()
 
-  listing = alg2 = None
   if case.group_order:
     entries = size * case.group_order
-    listing, group = watch.run(
+    times['listing'], group = watch.run(
       'listing', entries, entries, lambda: _tables(case.generators, size)
     )
     evaluations = (int(labels.max()) + 1) * case.group_order
-    alg2, found = watch.run(
+    times['alg2'], found = watch.run(
       'alg2', evaluations, entries, lambda: aen.alg2(group, size)
     )
     _check(found, labels)
-  return {'alg1': alg1, 'listing': listing, 'alg2': alg2, 'aen': ours}
+  row = {
+    'family': case.family,
+    'case': case.name,
+    'num_points': size,
+    'group_order': case.group_order or '',
+    'sum_of_orders': sum(case.orders),
+  }
+  for method in STYLES:
+    seconds, measured = times.get(method, ('', ''))
+    row |= {f'{method}_seconds': seconds, f'{method}_measured': measured}
+  return row | {'alg1 / aen': times['alg1'].seconds / times['aen'].seconds}
 
 
 def _check(found: np.ndarray | None, labels: np.ndarray) -> None:
@@ -243,49 +258,6 @@ def _check(found: np.ndarray | None, labels: np.ndarray) -> None:
 def _tables(generators: list[np.ndarray], size: int) -> list[list[int]]:
   points = np.arange(size).astype(object)  # all tables share their ints
   return [points[element].tolist() for element in elements(generators, size)]
-
-
-def rows(
-  found: Iterable[Case], watch: Stopwatch, repeats: int
-) -> list[dict[str, Any]]:
-  """Measures every case, and prints a line for it."""
-  results = []
-  print(
-    f'{"case":38} {"N":>9} {"|G|":>6} {"Σ|Gᵢ|":>6} {"list G":>9}'
-    f' {"Alg. 2":>9} {"Alg. 1":>9} {"aen":>9}  Alg. 1 / aen'
-  )
-  for case in found:
-    times = measure(case, watch, repeats)
-    row = {
-      'family': case.family,
-      'case': case.name,
-      'num_points': case.num_points,
-      'group_order': case.group_order or '',
-      'sum_of_orders': sum(case.orders),
-    }
-    for method in _METHODS:
-      timing = times[method]
-      row[f'{method}_seconds'] = timing.seconds if timing else ''
-      row[f'{method}_measured'] = timing.measured if timing else ''
-    results.append(row)
-    shown = ' '.join(
-      _cell(times[m]) for m in ('listing', 'alg2', 'alg1', 'aen')
-    )
-    ratio = times['alg1'].seconds / times['aen'].seconds
-    print(
-      f'{case.family + ": " + case.name:38} {case.num_points:9}'
-      f' {case.group_order or "large":>6} {sum(case.orders):6} {shown}'
-      f'  {ratio:9.0f}×',
-      flush=True,
-    )
-  return results
-
-
-def _cell(timing: Timing | None) -> str:
-  if timing is None:
-    return f'{"–":>9}'
-  text = f'{timing.seconds:.4f}'
-  return f'{text if timing.measured else f"({text})":>9}'
 
 
 def large_layer() -> str:
@@ -331,16 +303,11 @@ def draw(results: list[dict[str, object]], path: pathlib.Path) -> None:
   )
   figure, axes = plt.subplots(1, 3, figsize=(13, 4.2), sharey=True)
   for axis, (family, title, x, label) in zip(axes, panels, strict=True):
-    chosen = [
-      r
-      for r in results
-      if r['family'] == family
-      and (
-        r['num_points'] == middle
-        if x == 'group_order'
-        else r['group_order'] == 100
-      )
-    ]
+    fixed = (
+      {'num_points': middle} if x == 'group_order' else {'group_order': 100}
+    )
+    wanted = {'family': family, **fixed}
+    chosen = [r for r in results if wanted.items() <= r.items()]
     _draw_panel(axis, sorted(chosen, key=lambda r, x=x: r[x]), x)
     axis.set(title=title, xlabel=label, xscale='log', yscale='log')
     axis.grid(alpha=0.3)
@@ -352,18 +319,10 @@ def draw(results: list[dict[str, object]], path: pathlib.Path) -> None:
   plt.close(figure)
 
 
-_STYLES = {
-  'listing': ('#999999', 's', 'listing G (Alg. 2 needs it)'),
-  'alg2': ('#cc3311', '^', 'Alg. 2, repaired'),
-  'alg1': ('#ee7733', 'o', 'Alg. 1'),
-  'aen': ('#0077bb', 'D', 'aen, from generators'),
-}
-
-
 def _draw_panel(
   axis: plt.Axes, results: list[dict[str, object]], x: str
 ) -> None:
-  for method, (color, marker, label) in _STYLES.items():
+  for method, (color, marker, label) in STYLES.items():
     points = [
       (r[x], r[f'{method}_seconds'], r[f'{method}_measured']) for r in results
     ]

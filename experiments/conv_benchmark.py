@@ -16,7 +16,6 @@ convolutions.csv.
 
 from collections.abc import Callable
 import functools
-import itertools
 from typing import Any
 
 from absl import flags
@@ -58,28 +57,19 @@ Step = Callable[[State, jax.Array, jax.Array], State]
 
 def main(_: list[str]) -> None:
   """Measures, prints and writes the table."""
-  shapes, path, rows = (
-    list(map(_shape, _SHAPES.value)),
+  shapes = list(map(_shape, _SHAPES.value))
+  rows = timing.collect(
+    (
+      measure(group, width, shape)
+      for shape in shapes
+      for width in _WIDTHS.value
+      for group in _GROUP.value
+    ),
     _OUT('convolutions.csv'),
-    [],
   )
-  for shape, width, group in itertools.product(
-    shapes, _WIDTHS.value, _GROUP.value
-  ):
-    modules = _modules(group_cnn.GROUPS[group], width, shape, _METHODS.value)
-    times = measure(
-      modules, shape, _BATCH.value, _CHILDREN.value, _REPEATS.value
-    )
-    row = _row(times)
-    images = '×'.join(map(str, shape))
-    rows.append({'images': images, 'width': width, 'group': group, **row})
-    shown = '  '.join(f'{key} {value:.2f}' for key, value in row.items())
-    print(f'{images} width {width} {group:4}  {shown}', flush=True)
   for key in rows[0]:
     if '/' in key:
-      ratios = [row[key] for row in rows]
-      print(f'{key}: {timing.spread(ratios, "networks")}')
-  timing.write(path, rows)
+      print(f'{key}: {timing.spread([r[key] for r in rows], "networks")}')
 
 
 def _shape(text: str) -> tuple[int, ...]:
@@ -152,16 +142,13 @@ def _make_step(
 
 
 def measure(
-  modules: dict[str, tuple[nn.Module, bool]],
-  shape: tuple[int, ...],
-  batch: int,
-  children: int,
-  repeats: int,
-) -> timing.Times:
+  group: str, width: float, shape: tuple[int, int, int]
+) -> dict[str, Any]:
   """Times a training step of each variant, and augmentation alone."""
-  images = jax.random.uniform(jax.random.key(0), (batch, *shape))
-  several = children > 1
-  keys = jax.random.split(jax.random.key(1), children)
+  modules = _modules(group_cnn.GROUPS[group], width, shape, _METHODS.value)
+  images = jax.random.uniform(jax.random.key(0), (_BATCH.value, *shape))
+  several = _CHILDREN.value > 1
+  keys = jax.random.split(jax.random.key(1), _CHILDREN.value)
   key = keys if several else keys[0]
   calls, states = {}, {}
   for name, (module, augmented) in modules.items():
@@ -174,7 +161,9 @@ def measure(
   mask = jnp.ones(len(aen.AUGMENTATIONS))
   alone = jax.vmap(aen.augment, (0, None, None)) if several else aen.augment
   calls['augment'] = functools.partial(jax.jit(alone), key, images, mask)
-  return timing.interleaved(calls, repeats)
+  times = timing.interleaved(calls, _REPEATS.value)
+  images = '×'.join(map(str, shape))
+  return {'images': images, 'width': width, 'group': group, **_row(times)}
 
 
 def _row(times: timing.Times) -> dict[str, float]:

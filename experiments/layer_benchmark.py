@@ -68,20 +68,16 @@ Kernel = Callable[[jax.Array], jax.Array]
 
 def main(_: list[str]) -> None:
   """Measures, prints and writes the table."""
-  path, rows = _OUT('layers.csv'), []
   sets = tuple(tuple(s.split('+')) for s in _SETS.value or ()) or SETS
-  for batch in _BATCHES.value:
-    for names in sets:
-      label = 'all twelve' if len(names) == 12 else ' + '.join(names) or 'none'
-      variants = _variants(names, _BACKWARD.value)
-      found = list(measure(variants, batch, _REPEATS.value))
-      rows += [{'batch': batch, 'symmetries': label, **row} for row in found]
-      shown = '  '.join(
-        f'{row["variant"]} {row["step_ms"]:.2f} ms, ratio {row["ratio"]:.2f},'
-        f' compile {row["compile_ms"] / 1e3:.1f} s;'
-        for row in found
-      )
-      print(f'batch {batch:3}  {label:58} {shown}', flush=True)
+  rows = timing.collect(
+    (
+      row
+      for batch in _BATCHES.value
+      for names in sets
+      for row in measure(names, batch)
+    ),
+    _OUT('layers.csv'),
+  )
   for variant in dict.fromkeys(row['variant'] for row in rows):
     for batch in _BATCHES.value:
       kind = variant, batch
@@ -92,7 +88,6 @@ def main(_: list[str]) -> None:
         f'{variant:7} batch {batch:3}: ratio to dense: {ratios}; median compile'
         f' time {compiling:.0f} ms'
       )
-  timing.write(path, rows)
 
 
 class DenseMLP(nn.Module):
@@ -229,22 +224,21 @@ def _make_step(
   return jax.jit(step), (params, optimizer.init(params))
 
 
-def measure(
-  variants: dict[str, tuple[nn.Module, dict[str, Any]]],
-  batch: int,
-  repeats: int,
-) -> Iterator[dict[str, Any]]:
+def measure(names: tuple[str, ...], batch: int) -> Iterator[dict[str, Any]]:
   """Yields a row for each variant: its step, its compilation, its ratio."""
   steps, compiling = {}, {}
-  for variant, (module, extra) in variants.items():
+  for variant, (module, extra) in _variants(names, _BACKWARD.value).items():
     step, state = _make_step(module, extra, batch)
     compiling[variant], compiled = timing.timed(
       lambda step=step, state=state: step.lower(state).compile()
     )
     steps[variant] = _stepper(compiled, state)
-  times = timing.interleaved(steps, repeats, warm_up=0)
+  times = timing.interleaved(steps, _REPEATS.value, warm_up=0)
+  label = 'all twelve' if len(names) == 12 else ' + '.join(names) or 'none'
   for variant in steps:
     yield {
+      'batch': batch,
+      'symmetries': label,
       'variant': variant,
       'step_ms': round(timing.milliseconds(times, variant), 3),
       'compile_ms': round(1e3 * compiling[variant], 3),

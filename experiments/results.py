@@ -209,25 +209,20 @@ _GCNN_CONTRASTS = {
 
 def gcnn_table(rows: Iterable[Row]) -> str:
   """Returns our rows of the paper's table of group CNNs, in Markdown."""
-  heads = (
-    'data|training + validation / test images|symmetries|augmentations|size'
-    '|weights|paper|ours'
-  )
-  return rows_lib.markdown(
-    heads.split('|'),
-    [
-      [
-        row['dataset'],
-        f'{row["train"]} + {row["validation"]} / {row["test"]}',
-        rows_lib.words(row['symmetries']),
-        rows_lib.words(row['augmentations']),
-        row['size'],
-        row['weights'],
-        f'{float(row["paper"]):.2f}' if row['paper'] else '',
-        _gcnn_cell(row),
-      ]
-      for row in rows
-    ],
+  return rows_lib.table(
+    rows,
+    {
+      'data': lambda r: r['dataset'],
+      'training + validation / test images': (
+        '{train} + {validation} / {test}'.format_map
+      ),
+      'symmetries': lambda r: rows_lib.words(r['symmetries']),
+      'augmentations': lambda r: rows_lib.words(r['augmentations']),
+      'size': lambda r: r['size'],
+      'weights': lambda r: r['weights'],
+      'paper': lambda r: f'{float(r["paper"]):.2f}' if r['paper'] else '',
+      'ours': _gcnn_cell,
+    },
   )
 
 

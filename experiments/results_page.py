@@ -42,6 +42,7 @@ from experiments import retraining
 from experiments import rows as rows_lib
 from experiments import traces
 from experiments.rows import markdown
+from experiments.rows import table
 from experiments.rows import words
 
 _ROOT = flags.DEFINE_string(
@@ -235,21 +236,16 @@ def mlp_searches(files: Files) -> Iterator[Values]:
     'gain': f'{mean:+.2f}',
     'interval': f'{mean - margin:+.2f} … {mean + margin:+.2f}',
     'max_steps': agent_lib.DQNConfig().max_steps,
-    'top': markdown(
-      ['data', 'place', 'network', 'weights', 'paper protocol']
-      + ['validation protocol'],
-      [
-        [
-          network.dataset,
-          network.role.removeprefix('search '),
-          words(network.symmetries),
-          str(network.weights),
-          str(network.paper),
-          str(network.test),
-        ]
-        for network in results.networks(retrained)
-        if network.role.startswith('search ')
-      ],
+    'top': table(
+      [n for n in results.networks(retrained) if n.role.startswith('search ')],
+      {
+        'data': lambda n: n.dataset,
+        'place': lambda n: n.role.removeprefix('search '),
+        'network': lambda n: words(n.symmetries),
+        'weights': lambda n: str(n.weights),
+        'paper protocol': lambda n: str(n.paper),
+        'validation protocol': lambda n: str(n.test),
+      },
     ),
   }
 
@@ -258,28 +254,25 @@ def _found_table(
   found: Sequence[results.Found],
   networks: Mapping[tuple[str, str], results.Network],
 ) -> str:
-  heads = (
-    "data|paper's AEN|its network, trained here|paper protocol|network|weights"
-    '|paper protocol, our recipe|validation protocol'
-    '|best single, validation protocol'
+  papers = {n.dataset: n.paper for n in networks.values() if n.role == 'paper'}
+  return table(
+    found,
+    {
+      'data': lambda row: row.dataset,
+      "paper's AEN": lambda row: f'{row.printed:.1f}',
+      'its network, trained here': lambda row: str(papers.get(row.dataset, '')),
+      'paper protocol': lambda row: str(row.paper.paper),
+      'network': lambda row: words(row.paper.symmetries),
+      'weights': lambda row: str(row.paper.weights),
+      'paper protocol, our recipe': lambda row: (
+        str(row.ours.paper) if row.ours else ''
+      ),
+      'validation protocol': lambda row: str(row.validation.test),
+      'best single, validation protocol': lambda row: (
+        f'{row.single.test} ({words(row.single.symmetries)})'
+      ),
+    },
   )
-  rows = []
-  for row in found:
-    theirs = networks.get((row.dataset, 'paper'))
-    rows.append(
-      [
-        row.dataset,
-        f'{row.printed:.1f}',
-        str(theirs.paper) if theirs else '',
-        str(row.paper.paper),
-        words(row.paper.symmetries),
-        str(row.paper.weights),
-        str(row.ours.paper) if row.ours else '',
-        str(row.validation.test),
-        f'{row.single.test} ({words(row.single.symmetries)})',
-      ]
-    )
-  return markdown(heads.split('|'), rows)
 
 
 def _short(column: Sequence[tuple[results.Found, results.Network]]) -> str:
@@ -394,10 +387,6 @@ def gcnn_table(files: Files) -> Iterator[Values]:
 
 def gcnn_searches(files: Files) -> Iterator[Values]:
   """Searches over group convolutions and augmentations."""
-  heads = (
-    'place|network|weights|validation accuracy (%, ± s.e.)'
-    '|retrained (%, ± s.e.)'
-  )
   for path in sorted((files.folder / 'gcnn').glob('*/result.json')):
     result = json.loads(path.read_text('utf-8'))
     trained = rows_lib.read(path.parent / 'children.csv')
@@ -413,18 +402,19 @@ def gcnn_searches(files: Files) -> Iterator[Values]:
       'train': train,
       'validation': validation,
       'folder': path.parent.name,
-      'table': markdown(
-        heads.split('|'),
-        [
-          [
-            str(place),
-            ' + '.join(entry['symmetries']),
-            str(entry['num_weights']),
-            _percent(entry['search']),
-            _percent(entry['retrained']),
-          ]
-          for place, entry in enumerate(result['ranking'][:8], start=1)
-        ],
+      'table': table(
+        enumerate(result['ranking'][:8], start=1),
+        {
+          'place': lambda entry: str(entry[0]),
+          'network': lambda entry: ' + '.join(entry[1]['symmetries']),
+          'weights': lambda entry: str(entry[1]['num_weights']),
+          'validation accuracy (%, ± s.e.)': lambda entry: _percent(
+            entry[1]['search']
+          ),
+          'retrained (%, ± s.e.)': lambda entry: _percent(
+            entry[1]['retrained']
+          ),
+        },
       ),
     }
 
@@ -483,8 +473,8 @@ def agreement(files: Files) -> Iterator[Values]:
 
 
 _WIDE = f'{_FIRST}, as many weights'
-_INVARIANT = [f'{role}, invariant head' for role in (_BASELINE, _FIRST)]
-_EXACT = [f'{role}, exact moves' for role in (_BASELINE, _FIRST)]
+_INVARIANT = [f'{role}, invariant head' for role in (_FIRST, _BASELINE)]
+_EXACT = [f'{role}, exact moves' for role in (_FIRST, _BASELINE)]
 _AT_EQUAL_SIZE = 'chosen with as many weights as the baseline, less baseline'
 # What is compared: the roles of the two networks, and an ending of the data.
 CONTRASTS = {
@@ -495,30 +485,22 @@ CONTRASTS = {
     _FIRST,
     '',
   ),
-  'chosen less baseline, both with an invariant head': (
-    _INVARIANT[1],
-    _INVARIANT[0],
-    '',
-  ),
+  'chosen less baseline, both with an invariant head': (*_INVARIANT, ''),
   'chosen with an invariant head, less chosen with a dense head': (
-    _INVARIANT[1],
+    _INVARIANT[0],
     _FIRST,
     '',
   ),
-  'chosen less baseline, both on exactly transformed data': (
-    _EXACT[1],
-    _EXACT[0],
-    '_group',
-  ),
+  'chosen less baseline, both on exactly transformed data': (*_EXACT, '_group'),
 }
 _DETAILS = {
   'baseline': (_BASELINE, ''),
   'chosen': (_FIRST, ''),
   'chosen, as many weights': (_WIDE, ''),
-  'baseline, invariant head': (_INVARIANT[0], ''),
-  'chosen, invariant head': (_INVARIANT[1], ''),
-  'baseline, exact transformations': (_EXACT[0], '_group'),
-  'chosen, exact transformations': (_EXACT[1], '_group'),
+  'baseline, invariant head': (_INVARIANT[1], ''),
+  'chosen, invariant head': (_INVARIANT[0], ''),
+  'baseline, exact transformations': (_EXACT[1], '_group'),
+  'chosen, exact transformations': (_EXACT[0], '_group'),
 }
 
 
@@ -561,8 +543,8 @@ def contrasts(files: Files) -> Iterator[Values]:
         [
           name,
           *(
-            f'{found[name + ending, role].test.mean:.1f}'
-            for role, ending in _DETAILS.values()
+            f'{found[name + end, role].test.mean:.1f}'
+            for role, end in _DETAILS.values()
           ),
         ]
         for name in names

@@ -118,7 +118,18 @@ def output(benchmark: str) -> Callable[[str], pathlib.Path]:
   return path
 
 
-def write(path: pathlib.Path, rows: Sequence[Mapping[str, Any]]) -> None:
-  """Writes the table of a benchmark."""
-  rows_lib.write(path, rows)
+def collect(
+  rows: Iterable[Mapping[str, Any]], path: pathlib.Path
+) -> list[Mapping[str, Any]]:
+  """Prints rows as they are measured, then writes them as a table."""
+  found = []
+  for row in rows:
+    found.append(row)
+    cells = (
+      f'{name} {value:.4g}' if isinstance(value, float) else f'{name} {value}'
+      for name, value in row.items()
+    )
+    print('  '.join(cells), flush=True)
+  rows_lib.write(path, found)
   print(f'Table: {path}')
+  return found

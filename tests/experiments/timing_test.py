@@ -47,9 +47,11 @@ def test_a_training_step_descends():
   assert loss(new) < loss(w)
 
 
-def test_a_table_is_written(tmp_path, capsys):
-  timing.write(tmp_path / 'x.csv', [{'a': 1, 'b': 0.5}, {'a': 2}])
-  assert (tmp_path / 'x.csv').read_text() == 'a,b\n1,0.5\n2,\n'
-  assert 'Table: ' in capsys.readouterr().out
+def test_rows_are_printed_and_written(tmp_path, capsys):
+  rows = [{'a': 1, 'b': 0.123456}, {'a': 2}]
+  assert timing.collect(iter(rows), tmp_path / 'x.csv') == rows
+  assert (tmp_path / 'x.csv').read_text() == 'a,b\n1,0.123456\n2,\n'
+  said = capsys.readouterr().out.splitlines()
+  assert said[:2] == ['a 1  b 0.1235', 'a 2']
   with pytest.raises(ValueError, match='not in fieldnames'):
-    timing.write(tmp_path / 'x.csv', [{'a': 1}, {'c': 2}])
+    timing.collect([{'a': 1}, {'c': 2}], tmp_path / 'x.csv')
