@@ -19,7 +19,6 @@ command resumes an interrupted run.
 """
 
 import ast
-from collections.abc import Iterable
 from collections.abc import Iterator
 import dataclasses
 import hashlib
@@ -35,6 +34,7 @@ from aen.search import compare
 from aen.search import landscape as landscape_lib
 from aen.search import strategies
 from experiments import launch
+from experiments import results
 from experiments import rows as rows_lib
 from experiments import traces as traces_lib
 
@@ -88,17 +88,37 @@ _COLOURS = (*(f'C{i}' for i in range(10)), 'black')
 _LOCAL_ROUNDS = 3000
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
-  """What to compare."""
-
-  landscapes: tuple[landscape_lib.Landscape, ...]
-  strategies: tuple[str, ...]
-  seeds: int
-  light_seeds: int
-  wide_seeds: int
-  judge: str
-  out: pathlib.Path
+def main(_: list[str]) -> None:
+  """Compares, prints and writes tables and picture."""
+  if not _LANDSCAPES.value:
+    raise ValueError(
+      '--landscapes must name files made by experiments.landscape, got none'
+    )
+  out = pathlib.Path(_OUT.value)
+  rows: list[dict[str, Any]] = []
+  summary: list[dict[str, Any]] = []
+  panels: dict[str, dict[str, dict[str, compare.Curves]]] = {}
+  with launch.resumable():
+    for landscape in [landscape_lib.load(f) for f in _LANDSCAPES.value]:
+      found = panels[landscape.name] = {}
+      for label in _STRATEGIES.value or CONTENDERS:
+        contender = Contender.of(label, landscape)
+        traces = contender.search(landscape, out / 'traces')
+        numbers = np.arange(contender.searches)
+        curves = compare.curves(traces, landscape, numbers, _JUDGE.value)
+        found[label] = curves
+        named = {'landscape': landscape.name, 'strategy': label}
+        named['searches'] = contender.searches
+        rows += [named | row for row in _curve_rows(curves)]
+        truth = landscape.values(_JUDGE.value)
+        summary += [
+          named | row for row in _summary_rows(curves['networks'], truth)
+        ]
+      print(results.regret_table(summary, landscape.name), flush=True)
+  rows_lib.write(out / 'regret.csv', rows)
+  rows_lib.write(out / 'summary.csv', summary)
+  draw(panels).savefig(out / 'regret.png', dpi=120)
+  print(f'Tables and picture: {out}')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,38 +133,9 @@ class Contender:
   searches: int
   chunk: int  # searches at once
 
-
-def run(config: Config) -> None:
-  """Compares, prints and writes tables and picture."""
-  rows: list[dict[str, Any]] = []
-  summary: list[dict[str, Any]] = []
-  panels: dict[str, dict[str, dict[str, compare.Curves]]] = {}
-  for landscape in config.landscapes:
-    found = panels[landscape.name] = {}
-    for contender in _contenders(config, landscape):
-      traces = _traces(contender, landscape, config.out / 'traces')
-      numbers = np.arange(contender.searches)
-      curves = compare.curves(traces, landscape, numbers, config.judge)
-      found[contender.label] = curves
-      named = {'landscape': landscape.name, 'strategy': contender.label}
-      named['searches'] = contender.searches
-      rows += [named | row for row in _curve_rows(curves)]
-      truth = landscape.values(config.judge)
-      summary += [
-        named | row for row in _summary_rows(curves['networks'], truth)
-      ]
-    print(f'{landscape.name}: regret (observed) in points after …')
-    print(_table(r for r in summary if r['landscape'] == landscape.name))
-  rows_lib.write(config.out / 'regret.csv', rows)
-  rows_lib.write(config.out / 'summary.csv', summary)
-  draw(panels).savefig(config.out / 'regret.png', dpi=120)
-  print(f'Tables and picture: {config.out}')
-
-
-def _contenders(
-  config: Config, landscape: landscape_lib.Landscape
-) -> Iterator[Contender]:
-  for label in config.strategies:
+  @classmethod
+  def of(cls, label: str, landscape: landscape_lib.Landscape) -> 'Contender':
+    """Returns the strategy of a label, for a landscape."""
     call = CONTENDERS.get(label, label)
     name, options = parse(call)
     strategy = strategies.make(
@@ -154,14 +145,47 @@ def _contenders(
       epochs=landscape.validation.shape[-1],
       **options,
     )
-    details, searches, chunk = '', config.seeds, _CHUNK
+    details, searches, chunk = '', _SEEDS.value, _CHUNK
     if name == 'dqn':
       agent = agent_lib.DQNConfig(**options)
       details, wide = repr(agent), max(agent.hidden_sizes) >= 400
-      searches = config.wide_seeds if wide else config.light_seeds
+      searches = _WIDE_SEEDS.value if wide else _LIGHT_SEEDS.value
       chunk = 1 if wide else _CHUNK
     rounds = _rounds(name, options, landscape)
-    yield Contender(label, call, details, strategy, rounds, searches, chunk)
+    return cls(label, call, details, strategy, rounds, searches, chunk)
+
+  def search(
+    self, landscape: landscape_lib.Landscape, folder: pathlib.Path
+  ) -> compare.Trace:
+    """Returns the traces of all searches; runs those that are not known."""
+    parts = []
+    for first in range(0, self.searches, self.chunk):
+      last = min(first + self.chunk, self.searches)
+      path = folder / self._file_name(landscape, first, last)
+      traces = traces_lib.load(path)
+      if traces is None:
+        print(
+          f'{landscape.name}: {self.label}, searches {first} to {last - 1}',
+          flush=True,
+        )
+        traces = compare.search_landscape(
+          self.strategy,
+          landscape,
+          np.arange(first, last),
+          self.rounds,
+          vectorised=self.chunk > 1,
+        )
+        traces_lib.save(path, traces)
+      parts.append(traces)
+    return compare.Trace(*(np.concatenate(x) for x in zip(*parts, strict=True)))
+
+  def _file_name(
+    self, landscape: landscape_lib.Landscape, first: int, last: int
+  ) -> str:
+    asked = self.call, self.details, self.rounds, landscape.fingerprint
+    digest = hashlib.sha256(repr((*asked, first, last)).encode()).hexdigest()
+    name, short = landscape.name.replace('/', '_'), self.call.split('(')[0]
+    return f'{name}-{short}-{first:03}-{digest[:16]}.npz'
 
 
 def parse(call: str) -> tuple[str, dict[str, Any]]:
@@ -200,54 +224,6 @@ def _rounds(
   if name == 'random' and options.get('distinct', True):
     steps = len(landscape)
   return -(-steps // per_round)
-
-
-def _traces(
-  contender: Contender,
-  landscape: landscape_lib.Landscape,
-  folder: pathlib.Path,
-) -> compare.Trace:
-  """Runs the searches that have not been run before."""
-  parts = []
-  for first in range(0, contender.searches, contender.chunk):
-    last = min(first + contender.chunk, contender.searches)
-    path = folder / _file_name(contender, landscape, first, last)
-    traces = traces_lib.load(path)
-    if traces is None:
-      print(
-        f'{landscape.name}: {contender.label}, searches {first} to {last - 1}',
-        flush=True,
-      )
-      traces = compare.search_landscape(
-        contender.strategy,
-        landscape,
-        np.arange(first, last),
-        contender.rounds,
-        vectorised=contender.chunk > 1,
-      )
-      traces_lib.save(path, traces)
-    parts.append(traces)
-  return compare.Trace(*(np.concatenate(x) for x in zip(*parts, strict=True)))
-
-
-def _file_name(
-  contender: Contender,
-  landscape: landscape_lib.Landscape,
-  first: int,
-  last: int,
-) -> str:
-  asked = (
-    contender.call,
-    contender.details,
-    contender.rounds,
-    landscape.fingerprint,
-    first,
-    last,
-  )
-  digest = hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
-  name = landscape.name.replace('/', '_')
-  short = contender.call.split('(')[0]
-  return f'{name}-{short}-{first:03}-{digest}.npz'
 
 
 def _curve_rows(curves: dict[str, compare.Curves]) -> Iterator[dict[str, Any]]:
@@ -295,22 +271,6 @@ def _statistics(curve: compare.Curves) -> dict[str, np.ndarray]:
   }
 
 
-def _table(summary: Iterable[dict[str, Any]]) -> str:
-  """Returns a landscape's summary as a table, a line for each strategy."""
-  lines: dict[str, list[str]] = {}
-  for row in summary:
-    lines.setdefault('networks', []).append(str(row['networks']))
-    regret, band, observed = (
-      100 * row[name] for name in ('regret', 'band', 'observed')
-    )
-    cell = f'{regret:.2f} ± {band:.2f} ({observed:.2f})'
-    lines.setdefault(row['strategy'], []).append(cell)
-  heads = dict.fromkeys(lines.pop('networks'))
-  return rows_lib.markdown(
-    ['networks', *heads], [[name, *cells] for name, cells in lines.items()]
-  )
-
-
 def draw(
   panels: dict[str, dict[str, dict[str, compare.Curves]]],
 ) -> figure.Figure:
@@ -341,25 +301,6 @@ def draw(
     fontsize='small',
   )
   return canvas
-
-
-def main(_: list[str]) -> None:
-  """Flags to config to one call."""
-  if not _LANDSCAPES.value:
-    raise ValueError(
-      '--landscapes must name files made by experiments.landscape, got none'
-    )
-  config = Config(
-    landscapes=tuple(landscape_lib.load(f) for f in _LANDSCAPES.value),
-    strategies=tuple(_STRATEGIES.value or CONTENDERS),
-    seeds=_SEEDS.value,
-    light_seeds=_LIGHT_SEEDS.value,
-    wide_seeds=_WIDE_SEEDS.value,
-    judge=_JUDGE.value,
-    out=pathlib.Path(_OUT.value),
-  )
-  with launch.resumable():
-    run(config)
 
 
 if __name__ == '__main__':

@@ -5,7 +5,9 @@ symmetries), S seeds.
 """
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import numpy as np
@@ -187,6 +189,23 @@ def with_interval(differences: Sequence[float]) -> str:
   """Says what `paired` returns."""
   mean, margin = paired(differences)
   return f'{mean:+.2f} ({mean - margin:+.2f} … {mean + margin:+.2f})'
+
+
+def regret_table(rows: Iterable[Mapping[str, Any]], landscape: str) -> str:
+  """Returns the regret of every strategy on a landscape, in Markdown."""
+  spent: dict[str, None] = {}
+  by_strategy: dict[str, list[str]] = {}
+  for row in (row for row in rows if row['landscape'] == landscape):
+    spent[f'{row["networks"]} networks'] = None
+    regret, band, observed = (
+      100 * float(row[name]) for name in ('regret', 'band', 'observed')
+    )
+    cells = by_strategy.setdefault(row['strategy'], [str(row['searches'])])
+    cells.append(f'{regret:.2f} ± {band:.2f} ({observed:.2f})')
+  return rows_lib.markdown(
+    [landscape, 'searches', *spent],
+    [[name, *cells] for name, cells in by_strategy.items()],
+  )
 
 
 ROTATIONS_AND_FLIPS = 'rotation horizontal_flip vertical_flip'

@@ -20,6 +20,7 @@ import json
 import pathlib
 import re
 import string
+import tomllib
 from typing import Any
 
 from absl import flags
@@ -50,7 +51,13 @@ _ROOT = flags.DEFINE_string(
 )
 _TEMPLATES = pathlib.Path(__file__).parent / 'pages'
 _COLUMNS = ['none', *(names[0] for names in published_mlp.NETWORKS[1:])]
-_FIRST, _BASELINE = 'search 1', retraining.BASELINE  # roles
+_COMPARISONS = tomllib.loads(
+  (_TEMPLATES / 'comparisons.toml').read_text('utf-8')
+)
+_AT_EQUAL_SIZE = 'chosen with as many weights as the baseline, less baseline'
+# Roles in files: what the search chose, as it is and widened; the baseline.
+_FIRST, _WIDE = 'search 1', 'search 1, as many weights'
+_BASELINE = retraining.BASELINE
 
 Values = Mapping[str, object]  # what a section's placeholders stand for
 
@@ -287,25 +294,13 @@ def _short(column: Sequence[tuple[results.Found, results.Network]]) -> str:
   return ', '.join(lacking) or 'none'
 
 
-_CAUSES = {
-  'the best in validation of all networks and seeds, instead': 'best',
-  'SGD with momentum, as the text says, instead of Adam': f'{_FIRST}, sgd',
-  'initial weights by the fan-in': f'{_FIRST}, fan-in',
-  '… and images shuffled in every epoch': f'{_FIRST}, fan-in, fresh order',
-  '… and a cosine, which is our recipe': f'{_FIRST}, {published_mlp.OURS}',
-  'our recipe, for the baseline': f'{_BASELINE}, {published_mlp.OURS}',
-  'an invariant head': f'{_FIRST}, invariant head',
-}
-
-
 def mlp_causes(files: Files) -> Iterator[Values]:
   """What becomes of the search's first network if one thing differs."""
   if not (files.mlp('networks') and files.mlp('recipes')):
     return
   found = files.by_role('networks', 'recipes', 'lessons')
   rows = []
-  for title, role in _CAUSES.items():
-    before = _BASELINE if role.startswith(_BASELINE) else _FIRST
+  for title, (role, before) in _COMPARISONS['causes'].items():
     pairs = [
       (network, found[network.dataset, before])
       for network in found.values()
@@ -352,18 +347,8 @@ def strategies(files: Files) -> Iterator[Values]:
 def strategies_landscape(files: Files) -> Iterator[Values]:
   """The regret of every strategy on each landscape."""
   rows = _summary(files)
-  spent = list(dict.fromkeys(row['networks'] for row in rows))
   for landscape in dict.fromkeys(row['landscape'] for row in rows):
-    by_strategy: dict[str, list[str]] = {}
-    for row in (row for row in rows if row['landscape'] == landscape):
-      cells = by_strategy.setdefault(row['strategy'], [row['searches']])
-      regret, band, observed = (
-        100 * float(row[name]) for name in ('regret', 'band', 'observed')
-      )
-      cells.append(f'{regret:.2f} ± {band:.2f} ({observed:.2f})')
-    heads = [landscape, 'searches', *(f'{n} networks' for n in spent)]
-    lines = [[name, *cells] for name, cells in by_strategy.items()]
-    yield {'table': markdown(heads, lines)}
+    yield {'table': results.regret_table(rows, landscape)}
 
 
 def _summary(files: Files) -> list[rows_lib.Row]:
@@ -472,83 +457,43 @@ def agreement(files: Files) -> Iterator[Values]:
   }
 
 
-_WIDE = f'{_FIRST}, as many weights'
-_INVARIANT = [f'{role}, invariant head' for role in (_FIRST, _BASELINE)]
-_EXACT = [f'{role}, exact moves' for role in (_FIRST, _BASELINE)]
-_AT_EQUAL_SIZE = 'chosen with as many weights as the baseline, less baseline'
-# What is compared: the roles of the two networks, and an ending of the data.
-CONTRASTS = {
-  'chosen less baseline': (_FIRST, _BASELINE, ''),
-  _AT_EQUAL_SIZE: (_WIDE, _BASELINE, ''),
-  'chosen with as many weights as the baseline, less chosen as it is': (
-    _WIDE,
-    _FIRST,
-    '',
-  ),
-  'chosen less baseline, both with an invariant head': (*_INVARIANT, ''),
-  'chosen with an invariant head, less chosen with a dense head': (
-    _INVARIANT[0],
-    _FIRST,
-    '',
-  ),
-  'chosen less baseline, both on exactly transformed data': (*_EXACT, '_group'),
-}
-_DETAILS = {
-  'baseline': (_BASELINE, ''),
-  'chosen': (_FIRST, ''),
-  'chosen, as many weights': (_WIDE, ''),
-  'baseline, invariant head': (_INVARIANT[1], ''),
-  'chosen, invariant head': (_INVARIANT[0], ''),
-  'baseline, exact transformations': (_EXACT[1], '_group'),
-  'chosen, exact transformations': (_EXACT[0], '_group'),
-}
-
-
 def differences(files: Files) -> dict[str, dict[str, float]]:
   """Returns points gained, by what is compared and by data set."""
   found = files.by_role('networks', 'lessons')
   return {
     title: {
-      name: found[name + ending, better].test.mean
-      - found[name + ending, worse].test.mean
+      name: found[name + end, better].test.mean
+      - found[name + end, worse].test.mean
       for name, role in found
       if role == _WIDE
     }
-    for title, (better, worse, ending) in CONTRASTS.items()
+    for title, (better, worse, end) in _COMPARISONS['contrasts'].items()
   }
 
 
 def contrasts(files: Files) -> Iterator[Values]:
   """What becomes of a gain when one thing is changed."""
-  gains = {k: v for k, v in differences(files).items() if v}
-  if not gains:
+  found, gains = files.by_role('networks', 'lessons'), differences(files)
+  names, details = [*gains[_AT_EQUAL_SIZE]], _COMPARISONS['details']
+  if not names:
     return
-  found = files.by_role('networks', 'lessons')
-  names = [*gains[_AT_EQUAL_SIZE]]
+
+  def cell(name: str, title: str) -> str:
+    role, end = details[title]
+    return f'{found[name + end, role].test.mean:.1f}'
+
   yield {
     'count': len(names),
     'seeds': min(found[name, _FIRST].num_seeds for name in names),
     'changed_seeds': min(found[name, _WIDE].num_seeds for name in names),
     'table': markdown(
       ['compared', 'difference'],
-      [
-        [title, results.with_interval([*each.values()])]
-        for title, each in gains.items()
-      ],
+      [[k, results.with_interval([*v.values()])] for k, v in gains.items()],
     ),
     'verdict': verdict([*gains[_AT_EQUAL_SIZE].values()]),
     'details': markdown(
-      ['data', *_DETAILS],
-      [
-        [
-          name,
-          *(
-            f'{found[name + end, role].test.mean:.1f}'
-            for role, end in _DETAILS.values()
-          ),
-        ]
-        for name in names
-      ],
+      ['data', *details],
+      [[name, *(cell(name, title) for title in details)] for name in names],
     ),
   }
 

@@ -32,7 +32,6 @@ import numpy as np
 import aen
 from aen import io as io_lib
 from aen.data import dataset as dataset_lib
-from aen.search import explore as explore_lib
 from aen.search import mlp_space
 from aen.search import result as result_lib
 from aen.search import search as search_lib
@@ -66,12 +65,7 @@ _EPOCHS = absl_flags.DEFINE_integer(
   'Epochs of a child, planted and shuffled; by default as in a search.',
   lower_bound=1,
 )
-_TOP = absl_flags.DEFINE_integer(
-  'top', 8, 'How many of the best networks are retrained.', lower_bound=1
-)
-_RETRAIN_SEEDS = absl_flags.DEFINE_integer(
-  'retrain_seeds', 5, 'Children per network in retraining.', lower_bound=2
-)
+_RETRAINING = flags.from_fields(aen.SearchConfig, only=('top', 'retrain_seeds'))
 _PLACES = flags.places()
 _OUT = absl_flags.DEFINE_string(
   'out', 'runs/truth', 'Where truth.csv is written.'
@@ -86,9 +80,23 @@ class Question:
   subject: str  # the symmetry, or the data set, or both
   seed: int
 
-  def key(self) -> tuple[str, str, str]:
-    """What identifies its line in the file."""
-    return self.kind, self.subject, str(self.seed)
+
+def main(_: Sequence[str]) -> None:
+  """Asks everything that has not been answered yet."""
+  asked_with = {h.name: h.value for h in (_BASE, _NUM_TRAIN, _EPOCHS)}
+  config = {'experiment': 'truth', **asked_with, **_RETRAINING()}
+  path = io_lib.open_run(_OUT.value, config) / 'truth.csv'
+  rows: list[Mapping[str, object]] = [*rows_lib.read(path)]
+  known = {(row['kind'], row['subject'], row['seed']) for row in rows}
+  with launch.resumable():
+    for question in questions(
+      _NUM_SEEDS.value, _NUM_SHUFFLED.value, _GAINS.value
+    ):
+      if (question.kind, question.subject, str(question.seed)) not in known:
+        rows.append(ask(question))
+        rows_lib.write(path, rows)
+        print(', '.join(f'{k}: {v}' for k, v in rows[-1].items()), flush=True)
+  print(summary(rows))
 
 
 def paper_gains(base: str) -> np.ndarray:
@@ -149,31 +157,23 @@ def shuffled(data: dataset_lib.Dataset) -> dataset_lib.Dataset:
   return dataclasses.replace(data, **parts)
 
 
-def _respects_the_planted(
-  question: Question, result: result_lib.SearchResult
-) -> bool:
-  return question.subject in result.best.symmetries + result.best.implied
+def _names(result: result_lib.SearchResult) -> set[str]:
+  return {*result.best.symmetries, *result.best.implied}
 
 
-def _holds_zero(_: Question, result: result_lib.SearchResult) -> bool:
-  return result.best.gain.low <= 0 <= result.best.gain.high
-
-
-def _is_the_square(_: Question, result: result_lib.SearchResult) -> bool:
-  names = set(result.best.symmetries + result.best.implied)
-  return names == {'rotation', 'horizontal_flip', 'vertical_flip'}
-
-
-def _gains(_: Question, result: result_lib.SearchResult) -> bool:
-  gain = result.best.gain
-  return bool(result.best.symmetries) and gain.mean >= 3 * gain.standard_error
-
-
+# Whether an answer is right, by the kind of the question.
 IS_RIGHT: dict[str, Callable[[Question, result_lib.SearchResult], bool]] = {
-  'planted': _respects_the_planted,
-  'shuffled': _holds_zero,
-  'square': _is_the_square,
-  'gain': _gains,
+  'planted': lambda question, result: question.subject in _names(result),
+  'shuffled': lambda _, result: (
+    result.best.gain.low <= 0 <= result.best.gain.high
+  ),
+  'square': lambda _, result: (
+    _names(result) == {'rotation', 'horizontal_flip', 'vertical_flip'}
+  ),
+  'gain': lambda _, result: (
+    bool(result.best.symmetries)
+    and result.best.gain.mean >= 3 * result.best.gain.standard_error
+  ),
 }
 
 
@@ -217,19 +217,14 @@ def make_space(
 
 def make_config(
   question: Question, data: dataset_lib.Dataset
-) -> explore_lib.SearchConfig:
+) -> aen.SearchConfig:
   """Returns the search's defaults but for what the flags say."""
   recipe = search_lib.default_recipe(
     min(len(data.train), search_lib.SEARCH_IMAGES)
   )
   if _EPOCHS.value and question.kind in ('planted', 'shuffled'):
     recipe = dataclasses.replace(recipe, epochs=_EPOCHS.value)
-  return explore_lib.SearchConfig(
-    recipe,
-    seed=question.seed,
-    top=_TOP.value,
-    retrain_seeds=_RETRAIN_SEEDS.value,
-  )
+  return aen.SearchConfig(recipe, seed=question.seed, **_RETRAINING())
 
 
 def summary(rows: Sequence[Mapping[str, object]]) -> str:
@@ -242,25 +237,6 @@ def summary(rows: Sequence[Mapping[str, object]]) -> str:
     f'{kind:9} {subject:28} right in {sum(right)} of {len(right)}'
     for (kind, subject), right in sorted(counts.items())
   )
-
-
-def main(_: Sequence[str]) -> None:
-  """Asks everything that has not been answered yet."""
-  asks = (_BASE, _NUM_TRAIN, _EPOCHS, _TOP, _RETRAIN_SEEDS)
-  config = {holder.name: holder.value for holder in asks}
-  out = io_lib.open_run(_OUT.value, {'experiment': 'truth', **config})
-  path = out / 'truth.csv'
-  rows: list[Mapping[str, object]] = [*rows_lib.read(path)]
-  known = {(row['kind'], row['subject'], row['seed']) for row in rows}
-  asked = questions(_NUM_SEEDS.value, _NUM_SHUFFLED.value, _GAINS.value)
-  with launch.resumable():
-    for question in asked:
-      if question.key() in known:
-        continue
-      rows.append(ask(question))
-      rows_lib.write(path, rows)
-      print(', '.join(f'{k}: {v}' for k, v in rows[-1].items()), flush=True)
-  print(summary(rows))
 
 
 if __name__ == '__main__':
