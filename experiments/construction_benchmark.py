@@ -82,8 +82,8 @@ def main(_: list[str]) -> None:
   )
   if {'single', 'product'} <= set(_FAMILIES.value):
     draw(rows, _OUT('construction.png'))
-  seconds, lattice = timing.timed(
-    lambda: aen.lattice(aen.SYMMETRIES, [(28, 28), (20, 20), (20, 20)])
+  seconds, lattice = timing.fastest(
+    lambda: aen.lattice(aen.SYMMETRIES, [(28, 28), (20, 20), (20, 20)]), 1
   )
   print(
     f'\n4096 states of 784→400→400 are {len(lattice)} networks: {seconds:.1f} s'
@@ -184,7 +184,7 @@ class Stopwatch:
     self,
     method: str,
     work: int,
-    entries: int,
+    entries: float,
     function: Callable[[], Any],
   ) -> tuple[Timing, Any]:
     """Times a function whose work is known, unless it would take too long.
@@ -234,7 +234,10 @@ def measure(case: Case, watch: Stopwatch) -> dict[str, Any]:
     )
     evaluations = (int(labels.max()) + 1) * case.group_order
     times['alg2'], found = watch.run(
-      'alg2', evaluations, entries, lambda: aen.alg2(group, size)
+      'alg2',
+      evaluations,
+      entries if group else math.inf,  # nothing to run on
+      lambda: aen.alg2(group, size),
     )
     _check(found, labels)
   row = {
@@ -264,8 +267,8 @@ def large_layer() -> str:
   """Shares 56×56 → 56×56, 9.8 million weights, in a process of its own."""
   os.environ['AEN_CACHE_DIR'] = ''  # no disk: this measures the work itself
   symmetries = ('rotation', 'horizontal_flip', _roll_rows, _roll_columns)
-  seconds, shared = timing.timed(
-    lambda: aen.dense_sharing(symmetries, (56, 56), (56, 56))
+  seconds, shared = timing.fastest(
+    lambda: aen.dense_sharing(symmetries, (56, 56), (56, 56)), 1
   )
   order = 56 * 56 * 8  # all shifts, and the square's symmetries: p4m on a torus
   return (
@@ -308,7 +311,15 @@ def draw(results: list[dict[str, object]], path: pathlib.Path) -> None:
     )
     wanted = {'family': family, **fixed}
     chosen = [r for r in results if wanted.items() <= r.items()]
-    _draw_panel(axis, sorted(chosen, key=lambda r, x=x: r[x]), x)
+    chosen.sort(key=lambda r, x=x: r[x])
+    for method, (color, marker, text) in STYLES.items():
+      seconds = [r[f'{method}_seconds'] for r in chosen]
+      face = [color if r[f'{method}_measured'] else 'white' for r in chosen]
+      places = [r[x] for r in chosen]
+      axis.plot(places, seconds, color=color, lw=1, zorder=1)
+      axis.scatter(
+        places, seconds, c=face, marker=marker, edgecolors=color, label=text
+      )
     axis.set(title=title, xlabel=label, xscale='log', yscale='log')
     axis.grid(alpha=0.3)
   axes[0].set_ylabel('seconds')
@@ -317,25 +328,6 @@ def draw(results: list[dict[str, object]], path: pathlib.Path) -> None:
   figure.tight_layout()
   figure.savefig(path, dpi=150)
   plt.close(figure)
-
-
-def _draw_panel(
-  axis: plt.Axes, results: list[dict[str, object]], x: str
-) -> None:
-  for method, (color, marker, label) in STYLES.items():
-    points = [
-      (r[x], r[f'{method}_seconds'], r[f'{method}_measured']) for r in results
-    ]
-    axis.plot([p[0] for p in points], [p[1] for p in points], color=color, lw=1)
-    for measured in (True, False):
-      axis.plot(
-        [p[0] for p in points if p[2] == measured],
-        [p[1] for p in points if p[2] == measured],
-        marker,
-        color=color,
-        markerfacecolor=color if measured else 'white',
-        label=label if measured else None,
-      )
 
 
 if __name__ == '__main__':

@@ -73,11 +73,8 @@ _BASE = absl_flags.DEFINE_multi_enum(
   list(published_mlp.BASES),
   'Which images are transformed.',
 )
-_NUM_SEEDS = absl_flags.DEFINE_integer(
-  'num_seeds', 3, 'Children of each network.', lower_bound=1
-)
-_TOP = absl_flags.DEFINE_integer(
-  'top', 4, 'How many networks of a search are retrained.', lower_bound=1
+_CHILDREN = flags.from_fields(
+  aen.SearchConfig, only=('num_seeds', 'top'), num_seeds=3, top=4
 )
 _RECIPE = absl_flags.DEFINE_multi_enum(
   'recipe',
@@ -115,9 +112,8 @@ def main(_: Sequence[str]) -> None:
       results=results,
       places=_PLACES(),
       bases=tuple(_BASE.value),
-      num_seeds=_NUM_SEEDS.value,
-      top=_TOP.value,
       recipes=tuple(_RECIPE.value),
+      **_CHILDREN(),
     )
     if _VERIFY.value:
       sys.exit(verify(work, _VERIFY.value))
@@ -138,9 +134,9 @@ class Reproduction:
   results: pathlib.Path
   places: finding.Places
   bases: tuple[str, ...]
+  recipes: tuple[str, ...]
   num_seeds: int
   top: int
-  recipes: tuple[str, ...]
 
   def train(self, stage: str) -> None:
     """Trains a stage's tasks; after each data set, writes what is known."""
@@ -204,15 +200,11 @@ class Reproduction:
 
 def tables(work: Reproduction) -> Iterator[list[Task]]:
   """The paper's tables; several seeds of those that searches compete with."""
-  networks = {
-    ' '.join(names) or retraining.BASELINE: names
-    for names in published_mlp.NETWORKS
-  }
   for base in work.bases:
     for config in published_mlp.SINGLE:
-      yield [Task(f'{base}/{config}', networks, [0])]
+      yield [retraining.table_task(f'{base}/{config}', [0])]
     for config in published_mlp.MULTIPLE:
-      yield [Task(f'{base}/{config}', networks, work.seeds)]
+      yield [retraining.table_task(f'{base}/{config}', work.seeds)]
 
 
 def networks(work: Reproduction) -> Iterator[list[Task]]:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from absl import flags as absl_flags
 
+import aen
 from aen import io as io_lib
 from aen.train import store as store_lib
 from experiments import figures
@@ -41,19 +42,18 @@ _BASE = absl_flags.DEFINE_multi_enum(
 _TABLE = absl_flags.DEFINE_multi_enum(
   'table', list(_CONFIGS), list(_CONFIGS), 'Which tables.'
 )
-_NUM_SEEDS = absl_flags.DEFINE_integer(
-  'num_seeds', 1, 'Children of each network.', lower_bound=1
-)
 _RUN_DIR = absl_flags.DEFINE_string(
   'run_dir', 'runs/single_symmetry', 'Where results are written.'
 )
 _RECIPE = flags.recipe(**vars(published_mlp.RECIPE))
+_CHILDREN = flags.from_fields(aen.SearchConfig, only=('num_seeds',))
 _PLACES = flags.places()
 
 
 def main(_: Sequence[str]) -> None:
   """Trains the tables, row by row, and lays them beside the paper's."""
   run_dir = io_lib.open_run(_RUN_DIR.value, {'experiment': 'single_symmetry'})
+  seeds, recipe = range(_CHILDREN()['num_seeds']), _RECIPE(10000)
   with (
     launch.resumable(),
     store_lib.Results(run_dir / 'results.sqlite') as store,
@@ -61,7 +61,15 @@ def main(_: Sequence[str]) -> None:
     for base in _BASE.value:
       for kind in _TABLE.value:
         configs = _CONFIGS[kind]
-        rows = measure(base, configs, store)
+        rows = [
+          row
+          for config in configs
+          for row in retraining.train(
+            retraining.table_task(f'{base}/{config}', seeds, recipe),
+            store,
+            _PLACES(),
+          )
+        ]
         rows_lib.add(run_dir / 'tables.csv', rows, retraining.KEY)
         ours = results.grid(rows, base, configs)
         paper = published_mlp.table(base, configs)
@@ -71,22 +79,6 @@ def main(_: Sequence[str]) -> None:
         picture = figures.tables(base, configs, ours)
         picture.savefig(run_dir / f'{base}_{kind}.png')
   print(f'wrote {run_dir}')
-
-
-def measure(
-  base: str, configs: Sequence[str], store: store_lib.Results
-) -> list[rows_lib.Row]:
-  """Trains a table, unless the store knows it."""
-  networks = {
-    ' '.join(names) or retraining.BASELINE: names
-    for names in published_mlp.NETWORKS
-  }
-  seeds, recipe = range(_NUM_SEEDS.value), _RECIPE(10000)
-  rows: list[rows_lib.Row] = []
-  for config in configs:
-    task = retraining.Task(f'{base}/{config}', networks, seeds, recipe)
-    rows += retraining.train(task, store, _PLACES())
-  return rows
 
 
 if __name__ == '__main__':

@@ -19,20 +19,25 @@ import optax
 
 from experiments import rows as rows_lib
 
+_WIDTH = 9  # of a column on the terminal
 Times = Mapping[str, Sequence[float]]  # seconds of each variant, by round
 
 
 def timed(function: Callable[..., Any], *args: Any) -> tuple[float, Any]:
-  """Returns the seconds of a call, and its result."""
+  """Returns the seconds of a call, and its result, once it is computed."""
   start = time.perf_counter()
   result = jax.block_until_ready(function(*args))
   return time.perf_counter() - start, result
 
 
 def fastest(function: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-  """Returns the smallest of several times, and the result."""
-  runs = [timed(function) for _ in range(repeats)]
-  return min(seconds for seconds, _ in runs), runs[-1][1]
+  """Returns the smallest of several times, and the result; not for JAX."""
+  times = []
+  for _ in range(repeats):
+    start = time.perf_counter()
+    result = function()
+    times.append(time.perf_counter() - start)
+  return min(times), result
 
 
 def interleaved(
@@ -122,14 +127,19 @@ def collect(
   rows: Iterable[Mapping[str, Any]], path: pathlib.Path
 ) -> list[Mapping[str, Any]]:
   """Prints rows as they are measured, then writes them as a table."""
-  found = []
+  found: list[Mapping[str, Any]] = []
   for row in rows:
-    found.append(row)
+    if not found or found[-1].keys() != row.keys():
+      print('  '.join(f'{name:{_WIDTH}}' for name in row))
     cells = (
-      f'{name} {value:.4g}' if isinstance(value, float) else f'{name} {value}'
-      for name, value in row.items()
+      f'{v:.4g}' if isinstance(v, float) else str(v) for v in row.values()
     )
-    print('  '.join(cells), flush=True)
+    widths = (max(_WIDTH, len(name)) for name in row)
+    line = (
+      f'{cell:{width}}' for cell, width in zip(cells, widths, strict=True)
+    )
+    print('  '.join(line), flush=True)
+    found.append(row)
   rows_lib.write(path, found)
   print(f'Table: {path}')
   return found

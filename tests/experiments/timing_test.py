@@ -28,7 +28,7 @@ def test_ratios_are_taken_within_rounds():
 
 
 def test_the_fastest_run_counts_and_its_result_is_returned():
-  seconds, result = timing.fastest(lambda: jnp.arange(3), 2)
+  seconds, result = timing.fastest(lambda: np.arange(3), 2)
   assert seconds > 0
   np.testing.assert_array_equal(result, [0, 1, 2])
 
@@ -52,6 +52,11 @@ def test_rows_are_printed_and_written(tmp_path, capsys):
   assert timing.collect(iter(rows), tmp_path / 'x.csv') == rows
   assert (tmp_path / 'x.csv').read_text() == 'a,b\n1,0.123456\n2,\n'
   said = capsys.readouterr().out.splitlines()
-  assert said[:2] == ['a 1  b 0.1235', 'a 2']
+  assert [line.split() for line in said[:4]] == [
+    ['a', 'b'],
+    ['1', '0.1235'],
+    ['a'],
+    ['2'],
+  ]
   with pytest.raises(ValueError, match='not in fieldnames'):
     timing.collect([{'a': 1}, {'c': 2}], tmp_path / 'x.csv')
