@@ -105,11 +105,8 @@ class Files:
 
   def mlp(self, *names: str) -> list[rows_lib.Row]:
     """Returns the rows of the reproduction's files."""
-    return [row for name in names for row in self._rows(name)]
-
-  @functools.cache  # noqa: B019, one folder per process
-  def _rows(self, name: str) -> list[rows_lib.Row]:
-    return rows_lib.read(self.folder / f'mlp/{name}.csv')
+    paths = [self.folder / f'mlp/{name}.csv' for name in names]
+    return [row for path in paths for row in rows_lib.read(path)]
 
   def by_role(self, *names: str) -> dict[tuple[str, str], results.Network]:
     """Returns networks by data set and role."""
@@ -301,11 +298,7 @@ def mlp_causes(files: Files) -> Iterator[Values]:
   found = files.by_role('networks', 'recipes', 'lessons')
   rows = []
   for title, (role, before) in _COMPARISONS['causes'].items():
-    pairs = [
-      (network, found[network.dataset, before])
-      for network in found.values()
-      if network.role == role
-    ]
+    pairs = _pairs(found, role, before).values()
     if len(pairs) > 1:
       paper = [a.paper.mean - b.paper.mean for a, b in pairs]
       test = [a.test.mean - b.test.mean for a, b in pairs]
@@ -315,25 +308,33 @@ def mlp_causes(files: Files) -> Iterator[Values]:
   yield {'table': markdown(heads, rows)}
 
 
+def _pairs(
+  found: Mapping[tuple[str, str], results.Network], role: str, other: str
+) -> dict[str, tuple[results.Network, results.Network]]:
+  """Returns the networks of two roles, by the data sets that have the first."""
+  return {
+    dataset: (network, found[dataset, other])
+    for (dataset, known), network in found.items()
+    if known == role
+  }
+
+
 def mlp_halves(files: Files) -> Iterator[Values]:
   """How much easier one half of the test images is."""
-  found = files.by_role('halves')
+  found, (first, last) = files.by_role('halves'), published_mlp.HALVES
   if not found:
     return
-  first, last = published_mlp.HALVES
-  rows = []
-  for base, title in published_mlp.BASES.items():
-    cells = [
-      results.with_interval(
-        [
-          network.paper.mean - found[dataset, f'{role}, {first}'].paper.mean
-          for (dataset, other), network in found.items()
-          if other == f'{role}, {last}' and dataset.startswith(f'{base}/')
-        ]
-      )
-      for role in (_BASELINE, _FIRST)
-    ]
-    rows.append([title, *cells])
+
+  def cell(base: str, role: str) -> str:
+    pairs = _pairs(found, f'{role}, {last}', f'{role}, {first}').items()
+    return results.with_interval(
+      [a.paper.mean - b.paper.mean for d, (a, b) in pairs if d.startswith(base)]
+    )
+
+  rows = [
+    [title, cell(f'{base}/', _BASELINE), cell(f'{base}/', _FIRST)]
+    for base, title in published_mlp.BASES.items()
+  ]
   heads = ['data', 'the baseline', "the search's first network"]
   yield {'table': markdown(heads, rows)}
 
