@@ -119,10 +119,7 @@ def main(_: Sequence[str]) -> None:
       sys.exit(verify(work, _VERIFY.value))
     for stage in _STAGE.value:
       with timed(results / 'times.csv', stage, work.bases):
-        if stage in TASKS:
-          work.train(stage)
-        else:
-          OTHER_STAGES[stage](work)
+        work.run(stage)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,25 +135,24 @@ class Reproduction:
   num_seeds: int
   top: int
 
-  def train(self, stage: str) -> None:
-    """Trains a stage's tasks; after each data set, writes what is known."""
+  def run(self, stage: str) -> None:
+    """Runs a stage; after each data set, writes what is known."""
+    configs = published_mlp.MULTIPLE
+    if stage == 'tables':
+      configs = (*published_mlp.SINGLE, *configs)
     rows: list[rows_lib.Row] = []
-    for tasks in TASKS[stage](self):
-      for task in tasks:
-        rows += retraining.train(task, self.store, self.places)
-      rows_lib.add(self.results / f'{stage}.csv', rows, retraining.KEY)
-      self.store.export_csv(self.results / 'children.csv.gz')
+    for base in self.bases:
+      for config in configs:
+        for task in STAGES[stage](self, f'{base}/{config}'):
+          rows += retraining.train(task, self.store, self.places)
+        if rows:
+          rows_lib.add(self.results / f'{stage}.csv', rows, retraining.KEY)
+          self.store.export_csv(self.results / 'children.csv.gz')
 
   @property
   def seeds(self) -> range:
     """The seeds of each network."""
     return range(self.num_seeds)
-
-  def searched(self) -> Iterator[str]:
-    """Yields the data sets that the paper searches."""
-    for base in self.bases:
-      for config in published_mlp.MULTIPLE:
-        yield f'{base}/{config}'
 
   @property
   def landscape_file(self) -> pathlib.Path:
@@ -198,68 +194,14 @@ class Reproduction:
     return {role: roles[role] for role in (retraining.BASELINE, 'search 1')}
 
 
-def tables(work: Reproduction) -> Iterator[list[Task]]:
+def tables(work: Reproduction, name: str) -> list[Task]:
   """The paper's tables; several seeds of those that searches compete with."""
-  for base in work.bases:
-    for config in published_mlp.SINGLE:
-      yield [retraining.table_task(f'{base}/{config}', [0])]
-    for config in published_mlp.MULTIPLE:
-      yield [retraining.table_task(f'{base}/{config}', work.seeds)]
+  single = name.split('/')[1] in published_mlp.SINGLE
+  return [retraining.table_task(name, [0] if single else work.seeds)]
 
 
-def networks(work: Reproduction) -> Iterator[list[Task]]:
-  """What was found, what is best, and what the data were made with."""
-  for name in work.searched():
-    yield [Task(name, work.chosen(name), work.seeds)]
-
-
-def recipes(work: Reproduction) -> Iterator[list[Task]]:
-  """What was found, trained by other recipes."""
-  for name in work.searched():
-    roles = work.chosen(name)
-    first = {'search 1': roles['search 1']}
-    every = {r: n for r, n in roles.items() if r.startswith('search ')}
-    every[retraining.BASELINE] = ()
-    yield [
-      Task(
-        name,
-        every if title == published_mlp.OURS else first,
-        work.seeds,
-        recipe=published_mlp.RECIPES[title],
-        change=title,
-      )
-      for title in work.recipes
-    ]
-
-
-def lessons(work: Reproduction) -> Iterator[list[Task]]:
-  """Is it the symmetry, or fewer weights? The head? The way data are made?"""
-  for name in work.searched():
-    pair = work.pair(name)
-    first = {'search 1': pair['search 1']}
-    wide = aen.EquivariantMLP(
-      pair['search 1'], in_shape=(28, 28), width_matched=True
-    )
-    head, width = {'head': 'invariant'}, {'features': wide.widths()}
-    yield [
-      Task(name, pair, work.seeds, change='invariant head', options=head),
-      Task(f'{name}_group', pair, work.seeds, change='exact moves'),
-      Task(name, first, work.seeds, change='as many weights', options=width),
-    ]
-
-
-def halves(work: Reproduction) -> Iterator[list[Task]]:
-  """Does it matter which of the test images are looked at?"""
-  for name in work.searched():
-    pair = work.pair(name)
-    yield [
-      Task(name, pair, work.seeds, change=title, half=half)
-      for half, title in enumerate(published_mlp.HALVES)
-    ]
-
-
-def make_landscapes(work: Reproduction) -> None:
-  """Trains every network of every data set that the paper searches."""
+def landscapes(work: Reproduction, name: str) -> list[Task]:
+  """Every network; trained here, because no row is written."""
   found = work.landscapes()
   for landscape in found.values():
     if not np.array_equal(landscape.seeds, work.seeds):
@@ -267,9 +209,7 @@ def make_landscapes(work: Reproduction) -> None:
         f'{work.landscape_file} has landscapes of {len(landscape.seeds)}'
         f' seeds, --num_seeds asks for {work.num_seeds}; choose other --results'
       )
-  for name in work.searched():
-    if name in found:
-      continue
+  if name not in found:
     data = load_for_search(name, work.places)
     found[name] = survey.survey(
       data,
@@ -280,6 +220,7 @@ def make_landscapes(work: Reproduction) -> None:
     )
     landscape_lib.save_all(work.landscape_file, found.values())
     print(f'{name} is in {work.landscape_file}', flush=True)
+  return []
 
 
 def load_for_search(name: str, places: finding.Places) -> dataset_lib.Dataset:
@@ -288,10 +229,10 @@ def load_for_search(name: str, places: finding.Places) -> dataset_lib.Dataset:
   return aen.load_dataset(name, size='search', num_test=2000, **where)
 
 
-def make_searches(work: Reproduction) -> None:
-  """Runs the paper's search on every landscape."""
-  for name in work.searched():
-    search(work, work.landscape(name))
+def searches(work: Reproduction, name: str) -> list[Task]:
+  """The paper's search on the landscape, which trains nothing."""
+  search(work, work.landscape(name))
+  return []
 
 
 def search(
@@ -317,16 +258,61 @@ def search(
   return traces.load_one(work.results, landscape)
 
 
-TASKS: dict[str, Callable[[Reproduction], Iterator[list[Task]]]] = {
+def networks(work: Reproduction, name: str) -> list[Task]:
+  """What was found, what is best, and what the data were made with."""
+  return [Task(name, work.chosen(name), work.seeds)]
+
+
+def recipes(work: Reproduction, name: str) -> list[Task]:
+  """What was found, trained by other recipes."""
+  roles = work.chosen(name)
+  first = {'search 1': roles['search 1']}
+  every = {r: n for r, n in roles.items() if r.startswith('search ')}
+  every[retraining.BASELINE] = ()
+  return [
+    Task(
+      name,
+      every if title == published_mlp.OURS else first,
+      work.seeds,
+      recipe=published_mlp.RECIPES[title],
+      change=title,
+    )
+    for title in work.recipes
+  ]
+
+
+def lessons(work: Reproduction, name: str) -> list[Task]:
+  """Is it the symmetry, or fewer weights? The head? The way data are made?"""
+  pair = work.pair(name)
+  first = {'search 1': pair['search 1']}
+  wide = aen.EquivariantMLP(
+    pair['search 1'], in_shape=(28, 28), width_matched=True
+  )
+  head, width = {'head': 'invariant'}, {'features': wide.widths()}
+  return [
+    Task(name, pair, work.seeds, change='invariant head', options=head),
+    Task(f'{name}_group', pair, work.seeds, change='exact moves'),
+    Task(name, first, work.seeds, change='as many weights', options=width),
+  ]
+
+
+def halves(work: Reproduction, name: str) -> list[Task]:
+  """Does it matter which of the test images are looked at?"""
+  return [
+    Task(name, work.pair(name), work.seeds, change=title, half=half)
+    for half, title in enumerate(published_mlp.HALVES)
+  ]
+
+
+# What to train for a stage on a data set.
+STAGES: dict[str, Callable[[Reproduction, str], list[Task]]] = {
   'tables': tables,
+  'landscapes': landscapes,
+  'searches': searches,
   'networks': networks,
   'recipes': recipes,
   'lessons': lessons,
   'halves': halves,
-}
-OTHER_STAGES: dict[str, Callable[[Reproduction], None]] = {
-  'landscapes': make_landscapes,
-  'searches': make_searches,
 }
 
 
