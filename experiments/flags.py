@@ -54,6 +54,7 @@ def from_fields(
   exclude: Sequence[str] = (),
   names: Mapping[str, str] | None = None,
   choices: Mapping[str, Sequence[str]] | None = None,
+  notes: Mapping[str, str] | None = None,
   independent: bool = True,
   **defaults: Any,
 ) -> Callable[[], dict[str, Any]]:
@@ -65,6 +66,7 @@ def from_fields(
     exclude: Fields that get none.
     names: Flags that are not named like their field.
     choices: The values that a field may have.
+    notes: What only the flag's help text says of a field.
     independent: Whether a field can be checked without the others.
     **defaults: By flag, instead of the field's.
 
@@ -80,7 +82,7 @@ def from_fields(
     parsers[field.name] = _define(
       name,
       defaults.pop(name, field.default),
-      texts[field.name],
+      f'{texts[field.name]} {(notes or {}).get(field.name, "")}'.strip(),
       kinds[field.name],
       (choices or {}).get(field.name),
     )
@@ -147,15 +149,18 @@ def recipe(**defaults: Any) -> Callable[[int], recipe_lib.Recipe]:
   Returns:
     A function from the number of training images to the recipe.
   """
+  defaults = {'epochs': None, 'criterion': 'likelihood'} | defaults
+  note = 'By default as many as take 250 steps, and at least 4.'
   values = from_fields(
     recipe_lib.Recipe,
+    notes={} if defaults['epochs'] else {'epochs': note},
     choices={
       'optimizer': [*recipe_lib.OPTIMIZERS],
       'initializer': [*recipe_lib.INITIALIZERS],
       'criterion': recipe_lib.CRITERIA,
       'schedule': [*recipe_lib.SCHEDULES],
     },
-    **{'epochs': None, 'criterion': 'likelihood'} | defaults,
+    **defaults,
   )
 
   def make(num_images: int) -> recipe_lib.Recipe:
@@ -182,6 +187,7 @@ def search(**defaults: Any) -> Callable[[recipe_lib.Recipe], aen.SearchConfig]:
     agent_lib.DQNConfig,
     exclude=('num_bits', 'afterstates'),
     names=_AGENT_NAMES,
+    notes={'models': 'One number stands for all.'},
     independent=False,
     **{k: v for k, v in defaults.items() if k not in own},
   )

@@ -57,8 +57,7 @@ class Recipe:
   """How a child is trained; hashable, because it is part of the program.
 
   Attributes:
-    epochs: Passes over the training images. Searches choose a number that gives
-      at least 250 steps, the length of the paper's children.
+    epochs: Passes over the training images.
     batch_size: Batch size; the remainder is dropped each epoch.
     optimizer: Optimizer of the children, a key of `OPTIMIZERS`; sgd has
       momentum.
