@@ -171,7 +171,7 @@ class DQNConfig:
     max_steps: Maximum number of steps of a search.
     episode_length: Steps from the empty state until a walker returns there.
     reward_scale: Scale of x in the reward x·exp|x|, where x is the gain in
-      accuracy (0 to 1); the published code has 100. See `reward`.
+      accuracy (0 to 1); the published code has 100.
     afterstates: Values an action by the state that it leads to, which is all
       that its reward and its future depend on: the network maps the bits of
       that state to one number, and K actions into a state teach it the same

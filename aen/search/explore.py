@@ -40,7 +40,7 @@ class SearchConfig:
     options: The strategy's own options, as pairs.
     seed: Seed of searching and training; runs with different seeds share no
       child. Which images are held out does not depend on it.
-    num_seeds: Children per network in the search.
+    num_seeds: Children per network, each with its own seed.
     top: How many of the best networks are retrained.
     retrain_epochs: Epochs of retraining; 2.5 times those of the search by
       default.
