@@ -138,13 +138,7 @@ class Contender:
     """Returns the strategy of a label, for a landscape."""
     call = CONTENDERS.get(label, label)
     name, options = parse(call)
-    strategy = strategies.make(
-      name,
-      len(landscape.symmetries),
-      network_of=landscape.network_of,
-      epochs=landscape.validation.shape[-1],
-      **options,
-    )
+    strategy = traces_lib.make_strategy(landscape, name, **options)
     details, searches, chunk = '', _SEEDS.value, _CHUNK
     if name == 'dqn':
       agent = agent_lib.DQNConfig(**options)

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 import statistics
 from typing import Any
+from typing import NamedTuple
 
 from absl import flags
 from flax import linen as nn
@@ -102,20 +103,27 @@ class DenseMLP(nn.Module):
     return nn.Dense(10)(x)
 
 
-class KernelMLP(nn.Module):
-  """Makes the kernels of the hidden layers by any functions of weights."""
+class Layer(NamedTuple):
+  """A hidden layer without its bias."""
 
-  kernels: tuple[tuple[int, Kernel], ...]  # (number of weights, function)
+  shape: tuple[int, ...]  # of its weights
+  apply: Callable[[jax.Array, jax.Array], jax.Array]  # of weights and inputs
+
+
+class LayerMLP(nn.Module):
+  """The same widths with any hidden layers."""
+
+  layers: tuple[Layer, ...]
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps x [B, 28, 28] to logits [B, 10]."""
     x = x.reshape(x.shape[0], -1)
-    for i, (count, kernel) in enumerate(self.kernels):
+    for i, layer in enumerate(self.layers):
       init = nn.initializers.normal(0.05)
-      weights = self.param(f'weights_{i}', init, (count,))
+      weights = self.param(f'weights_{i}', init, layer.shape)
       bias = self.param(f'bias_{i}', nn.initializers.zeros, (400,))
-      x = nn.relu(x @ kernel(weights) + bias[None])
+      x = nn.relu(layer.apply(weights, x) + bias[None])
     return nn.Dense(10)(x)
 
 
@@ -134,59 +142,51 @@ def _variants(
     layers = list(zip(_GRIDS[:-1], _GRIDS[1:], strict=True))
     shared = [aen.dense_sharing(names, *layer) for layer in layers]
     for name, make in (('scatter', _scatter), ('sorted', _sorted_sums)):
-      kernels = tuple((s.num_weights, make(s.kernel)) for s in shared)
-      found[name] = KernelMLP(kernels), {}
+      found[name] = LayerMLP(tuple(_kernel_layer(s, make) for s in shared)), {}
     if len(names) == 1:
-      found['blocks'] = BlockMLP(names[0]), {}
+      blocks = tuple(_block_layer(names[0], *layer) for layer in layers)
+      found['blocks'] = LayerMLP(blocks), {}
   return found
 
 
-def _with_gradient(
-  index: np.ndarray, gradient: Callable[[jax.Array], jax.Array]
-) -> Kernel:
-  """A gather whose gradient is summed by another function."""
-  gather = jax.custom_vjp(lambda weights: weights[index])
-  gather.defvjp(
-    lambda weights: (weights[index], None), lambda _, g: (gradient(g.ravel()),)
-  )
-  return gather
+def _kernel_layer(
+  sharing: aen.Sharing, make: Callable[[np.ndarray], Kernel]
+) -> Layer:
+  """A layer whose kernel is a function of the shared weights."""
+  kernel = make(sharing.kernel)
+  return Layer((sharing.num_weights,), lambda weights, x: x @ kernel(weights))
+
+
+def _block_layer(
+  name: str, in_shape: tuple[int, ...], out_shape: tuple[int, ...]
+) -> Layer:
+  """One block of rows per orbit of outputs, against transformed copies of x."""
+  inputs, firsts, position = _blocks(name, in_shape, out_shape)
+
+  def apply(kernel: jax.Array, x: jax.Array) -> jax.Array:
+    return (x[:, inputs] @ kernel).reshape(x.shape[0], -1)[:, position]
+
+  return Layer((inputs.shape[1], firsts), apply)
 
 
 def _sorted_sums(index: np.ndarray) -> Kernel:
+  """A gather whose gradient is a sum over sorted segments."""
   order = np.argsort(index.ravel(), kind='stable')
   labels = index.ravel()[order]
-  return _with_gradient(
-    index,
-    lambda g: jax.ops.segment_sum(
-      g[order], labels, int(labels[-1]) + 1, indices_are_sorted=True
-    ),
-  )
+  gather = jax.custom_vjp(lambda weights: weights[index])
+
+  def backward(_: None, g: jax.Array) -> tuple[jax.Array]:
+    sums = jax.ops.segment_sum(
+      g.ravel()[order], labels, int(labels[-1]) + 1, indices_are_sorted=True
+    )
+    return (sums,)
+
+  gather.defvjp(lambda weights: (weights[index], None), backward)
+  return gather
 
 
 def _scatter(index: np.ndarray) -> Kernel:
   return lambda weights: weights[jnp.asarray(index)]
-
-
-class BlockMLP(nn.Module):
-  """One block of rows per orbit of outputs, against transformed copies of x."""
-
-  symmetry: str
-
-  @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps x [B, 28, 28] to logits [B, 10]."""
-    x = x.reshape(x.shape[0], -1)
-    for grids in zip(_GRIDS[:-1], _GRIDS[1:], strict=True):
-      inputs, firsts, position = _blocks(self.symmetry, *grids)
-      kernel = self.param(
-        f'kernel_{grids[0]}',
-        nn.initializers.lecun_normal(),
-        (x.shape[1], firsts),
-      )
-      bias = self.param(f'bias_{grids[0]}', nn.initializers.zeros, (400,))
-      y = (x[:, inputs] @ kernel).reshape(x.shape[0], -1)[:, position]
-      x = nn.relu(y + bias[None])
-    return nn.Dense(10)(x)
 
 
 def _blocks(

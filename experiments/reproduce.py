@@ -44,7 +44,6 @@ from aen.search import agent as agent_lib
 from aen.search import compare
 from aen.search import landscape as landscape_lib
 from aen.search import mlp_space
-from aen.search import strategies
 from aen.search import survey
 from aen.train import store as store_lib
 from experiments import flags
@@ -241,13 +240,7 @@ def search(
   """Returns what the search proposed, [T]; searches unless that is known."""
   if (known := traces.load_one(work.results, landscape)) is not None:
     return known
-  strategy = strategies.make(
-    'dqn',
-    len(landscape.symmetries),
-    network_of=landscape.network_of,
-    epochs=landscape.validation.shape[-1],
-    **_AGENT,
-  )
+  strategy = traces.make_strategy(landscape, 'dqn', **_AGENT)
   steps = agent_lib.DQNConfig(**_AGENT).max_steps
   trace = compare.search_landscape(
     strategy, landscape, np.array([0]), steps, vectorised=False

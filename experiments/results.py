@@ -7,6 +7,7 @@ symmetries), S seeds.
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import re
 from typing import Any
 from typing import NamedTuple
 
@@ -134,33 +135,26 @@ def found(
   printed = published_mlp.found()
   singles, searched, again = map(networks, (tables, retrained, others))
 
-  def chosen(candidates: Iterable[Network], dataset: str) -> list[Network]:
-    return [
+  def best(
+    candidates: Iterable[Network], dataset: str, column: str, words: str
+  ) -> Network | None:
+    """Returns the best network of a data set, of those whose role matches."""
+    matching = [
       network
       for network in candidates
-      if network.dataset == dataset and network.role.startswith('search ')
+      if network.dataset == dataset and re.fullmatch(words, network.role)
     ]
+    return max(matching, key=lambda n: getattr(n, column).mean, default=None)
 
-  def best_paper(candidates: list[Network]) -> Network | None:
-    return max(candidates, key=lambda n: n.paper.mean, default=None)
-
-  def best_validation(candidates: list[Network]) -> Network:
-    return max(candidates, key=lambda n: n.validation.mean)
-
+  any_search = r'search \d+'
   return [
     Found(
       dataset,
       printed[dataset].test_accuracy,
-      best_paper(chosen(searched, dataset)),
-      best_validation(chosen(searched, dataset)),
-      best_validation([n for n in singles if n.dataset == dataset]),
-      best_paper(
-        [
-          network
-          for network in chosen(again, dataset)
-          if network.role.endswith(f', {published_mlp.OURS}')
-        ]
-      ),
+      best(searched, dataset, 'paper', any_search),
+      best(searched, dataset, 'validation', any_search),
+      best(singles, dataset, 'validation', '.*'),
+      best(again, dataset, 'paper', f'{any_search}, {published_mlp.OURS}'),
     )
     for dataset in dict.fromkeys(network.dataset for network in searched)
   ]

@@ -46,6 +46,19 @@ def load_one(
   return trace and compare.Trace(*(field.ravel() for field in trace))
 
 
+def make_strategy(
+  landscape: landscape_lib.Landscape, name: str, **options: object
+) -> strategies.Strategy:
+  """Returns a strategy that searches a landscape."""
+  return strategies.make(
+    name,
+    len(landscape.symmetries),
+    network_of=landscape.network_of,
+    epochs=landscape.validation.shape[-1],
+    **options,
+  )
+
+
 def top_networks(
   trace: compare.Trace, landscape: landscape_lib.Landscape, count: int
 ) -> list[int]:
