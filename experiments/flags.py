@@ -1,10 +1,10 @@
 """Flags that several launchers share.
 
-Options of training and searching are declared once, as fields of `Recipe`,
-`SearchConfig` and `DQNConfig`: `from_fields` makes a flag of each, with its
-default, its type and its help text (the `Attributes:` of the docstring). A
-launcher calls the functions below that it needs, with the defaults that differ
-there; each returns a function of what the user said.
+Options are declared once, as fields of `Recipe`, `SearchConfig`, `DQNConfig`,
+and of `Images` and `Networks` below: `from_fields` makes a flag of each, with
+its default, its type and its help text (the `Attributes:` of the docstring). A
+launcher calls the functions that it needs, with the defaults that differ there;
+each returns a function that returns what the user asked for.
 """
 
 from collections.abc import Callable
@@ -15,12 +15,14 @@ import importlib
 import inspect
 import pathlib
 import re
+import types
 import typing
 from typing import Any
 
 from absl import flags
 
 import aen
+from aen import io as io_lib
 from aen.data import dataset as dataset_lib
 from aen.data import finding
 from aen.data import splits
@@ -111,17 +113,19 @@ def _define(
   if choices is not None:
     holder = flags.DEFINE_enum(name, default, list(choices), text)
     return lambda: holder.value
-  element = next(iter(typing.get_args(kind)), kind)  # of `int | None`, or tuple
-  if typing.get_origin(kind) is not tuple:
-    bounds = {'lower_bound': 0} if element is int else {}
-    holder = _SIMPLE[element](name, default, text, **bounds)
+  if typing.get_origin(kind) is types.UnionType:  # such as int | None
+    kind = typing.get_args(kind)[0]
+  if kind in _SIMPLE:
+    bounds = {'lower_bound': 0} if kind is int else {}
+    holder = _SIMPLE[kind](name, default, text, **bounds)
     return lambda: holder.value
+  element = typing.get_args(kind)[0]  # of tuple[int, ...]
+  words = default and [str(value) for value in default]
+  holder = flags.DEFINE_list(name, words, text)
 
-  holder = flags.DEFINE_list(name, [str(value) for value in default], text)
-
-  def parse() -> tuple[Any, ...]:
+  def parse() -> tuple[Any, ...] | None:
     try:
-      return tuple(element(word) for word in holder.value)
+      return holder.value and tuple(element(word) for word in holder.value)
     except ValueError as error:
       raise ValueError(
         f'--{name} must be numbers separated by commas, got'
@@ -234,138 +238,121 @@ def children(num_seeds: int) -> Callable[[], dict[str, Any]]:
   )
 
 
-def places(partial: bool = False) -> Callable[[], finding.Places]:
-  """Defines where files are looked for."""
-  raw_dir = flags.DEFINE_string(
-    'raw_dir',
-    None,
-    'Directory of official files, <raw_dir>/<name>/<file>; by default the'
-    ' environment variable AEN_RAW_DIR. Without it TFDS downloads.',
-  )
-  data_dir = flags.DEFINE_string(
-    'data_dir', None, 'Where TFDS keeps data, by default ~/tensorflow_datasets.'
-  )
-  part = flags.DEFINE_bool(
-    'partial',
-    partial,
-    'Accept a part of a data set where the whole is missing.',
-  )
-  return lambda: finding.Places(
-    raw_dir=raw_dir.value, data_dir=data_dir.value, partial=part.value
-  )
+@dataclasses.dataclass(frozen=True)
+class Images:
+  """Which images, and where results on them are written.
+
+  Attributes:
+    dataset: A name as in `aen.load_dataset`, such as 'g_mnist/aug5', or the
+      path of an .npz file or of a folder of images.
+    size: The numbers of images of one of the paper's experiments; --num_train,
+      --num_validation and --num_test override it.
+    num_train: Training images; all by default.
+    num_validation: Validation images, taken from the training part; a sixth of
+      it by default.
+    num_test: Test images; all by default.
+    raw_dir: Directory of official files, <raw_dir>/<name>/<file>; by default
+      the environment variable AEN_RAW_DIR. Without it TFDS downloads.
+    data_dir: Where TFDS keeps data, by default ~/tensorflow_datasets.
+    partial: Accept a part of a data set where the whole is missing.
+    run_dir: Where results are written; an interrupted run resumes there. By
+      default runs/<experiment>/<dataset>.
+  """
+
+  dataset: str = 'g_digits/aug2'
+  size: str | None = None
+  num_train: int | None = None
+  num_validation: int | None = None
+  num_test: int | None = None
+  raw_dir: str | None = None
+  data_dir: str | None = None
+  partial: bool = False
+  run_dir: str | None = None
+
+  def __post_init__(self) -> None:
+    for name in ('num_train', 'num_validation', 'num_test'):
+      if getattr(self, name) is not None:
+        io_lib.positive(getattr(self, name), name)
 
 
 class Data:
-  """Which images, how many of them, and where results are written."""
+  """The data set that the flags describe."""
 
-  def __init__(
-    self,
-    dataset: str = 'g_digits/aug2',
-    run_dir: str | None = None,
-    partial: bool = False,
-  ) -> None:
-    """Defines the flags, with these defaults."""
-    self.places = places(partial)
-    self._dataset = flags.DEFINE_string(
-      'dataset',
-      dataset,
-      "A name as in aen.load_dataset, such as 'g_mnist/aug5', or the path of an"
-      ' .npz file or of a folder of images.',
-    )
-    self._size = flags.DEFINE_enum(
-      'size',
-      None,
-      list(splits.PAPER_SIZES),
-      "The numbers of images of one of the paper's experiments;"
-      ' --num_train, --num_validation and --num_test override it.',
-    )
-    counts = {
-      'num_train': 'Training images; all by default.',
-      'num_validation': 'Validation images, taken from the training part; a'
-      ' sixth of it by default.',
-      'num_test': 'Test images; all by default.',
-    }
-    self._counts = {
-      name: flags.DEFINE_integer(name, None, text, lower_bound=1)
-      for name, text in counts.items()
-    }
-    self._run_dir = flags.DEFINE_string(
-      'run_dir',
-      run_dir,
-      'Where results are written; an interrupted run resumes there. By default'
-      ' runs/<experiment>/<dataset>.',
-    )
+  def __init__(self, **defaults: Any) -> None:
+    """Defines the flags of `Images`, with these defaults."""
+    sizes = {'size': list(splits.PAPER_SIZES)}
+    self._values = from_fields(Images, choices=sizes, **defaults)
 
   @property
   def name(self) -> str:
     """What --dataset says."""
-    return self._dataset.value
+    return self._values()['dataset']
 
   def run_dir(self, experiment: str) -> pathlib.Path:
     """Returns the run directory."""
-    if self._run_dir.value:
-      return pathlib.Path(self._run_dir.value)
+    if given := self._values()['run_dir']:
+      return pathlib.Path(given)
     parts = pathlib.Path(self.name).with_suffix('').parts
     words = [part for part in parts if part not in ('/', '..', '.')]
     return pathlib.Path('runs', experiment, '_'.join(words))
 
   def load(self, name: str | None = None, **counts: int) -> dataset_lib.Dataset:
     """Loads --dataset, or another one; `counts` override flags."""
-    given = {name: holder.value for name, holder in self._counts.items()}
-    return aen.load_dataset(
-      name or self.name,
-      size=self._size.value,
-      **{**given, **counts},
-      **dataclasses.asdict(self.places()),
-    )
+    options = self._values()
+    del options['run_dir']
+    dataset = options.pop('dataset')
+    return aen.load_dataset(name or dataset, **{**options, **counts})
+
+
+def places() -> Callable[[], finding.Places]:
+  """Defines where files are looked for."""
+  values = from_fields(Images, only=('raw_dir', 'data_dir', 'partial'))
+  return lambda: finding.Places(**values())
+
+
+@dataclasses.dataclass(frozen=True)
+class Networks:
+  """The networks to choose among.
+
+  Attributes:
+    symmetries: The symmetries to choose among, separated by commas; by default
+      all that can act on the images. Your own are written module.function, as
+      numpy.transpose.
+    head: The last layer: invariant (the logits are the same for transformed
+      images) or dense (as in the paper).
+    features: Channels at each hidden point; by default as many as give small or
+      colour images a network of fair size.
+  """
+
+  symmetries: tuple[str, ...] | None = None
+  head: str = 'invariant'
+  features: int | None = None
 
 
 def networks(
-  head: str = 'invariant', features: bool = True
+  exclude: Sequence[str] = (), **defaults: Any
 ) -> Callable[[], dict[str, Any]]:
-  """Defines which networks there are to choose among.
-
-  Args:
-    head: The default of --head.
-    features: Whether hidden points can have channels.
+  """Defines the flags of `Networks`.
 
   Returns:
     A function that returns keyword arguments of a space.
   """
-  symmetries = flags.DEFINE_list(
-    'symmetries',
-    None,
-    'The symmetries to choose among, separated by commas; by default all that'
-    f' can act on the images, of {", ".join(aen.SYMMETRIES)} (convolutions: of'
-    ' the first three). Your own are written module.function, as'
-    ' numpy.transpose.',
+  known = f'Those known: {", ".join(aen.SYMMETRIES)} (CNNs: the first three).'
+  values = from_fields(
+    Networks,
+    exclude=exclude,
+    choices={'head': mlp_lib.HEADS},
+    notes={'symmetries': known},
+    **defaults,
   )
-  holders = {
-    'head': flags.DEFINE_enum(
-      'head',
-      head,
-      mlp_lib.HEADS,
-      'The last layer: invariant (the logits are the same for transformed'
-      ' images) or dense (as in the paper).',
-    )
-  }
-  if features:
-    holders['features'] = flags.DEFINE_integer(
-      'features',
-      None,
-      'Channels at each hidden point; by default as many as give small or'
-      ' colour images a network of fair size.',
-      lower_bound=1,
-    )
 
-  def values() -> dict[str, Any]:
-    words = symmetries.value
-    return {
-      'symmetries': words and [_symmetry(word) for word in words],
-      **{name: holder.value for name, holder in holders.items()},
-    }
+  def parse() -> dict[str, Any]:
+    found = values()
+    if found['symmetries'] is not None:
+      found['symmetries'] = [_symmetry(word) for word in found['symmetries']]
+    return found
 
-  return values
+  return parse
 
 
 def _symmetry(word: str) -> aen.Symmetry | str:

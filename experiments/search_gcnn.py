@@ -38,7 +38,7 @@ _SEARCH = searching.Search(
   top=4,
   retrain_seeds=2,
 )
-_NETWORKS = flags.networks(head='dense', features=False)
+_NETWORKS = flags.networks(head='dense', exclude=('features',))
 
 
 def main(_: Sequence[str]) -> None:
