@@ -12,7 +12,7 @@ and the counts are printed; a data set that is not there at all is left out.
   python -m experiments.published_gcnn --dataset=kmnist,cifar10 --num_seeds=3
 
 Prints the table and writes published_gcnn.csv, which also keeps the rows of
-other commands with the same --run_dir. Two to five minutes a network on one
+other commands with the same --run_dir. One to eight minutes a network on one
 core with 6000 to 10 000 training images. The same command resumes an
 interrupted run.
 """

@@ -5,7 +5,7 @@ r"""Writes RESULTS.md from the files in results/: no number on it is typed in.
 Each section says which command made its files. Also writes, if their files are
 there, docs/lessons.md (what the reproduction teaches), results/mlp/README.md
 (the data card of the landscapes), and the pictures of these pages. The prose is
-in experiments/pages. Half a minute.
+in experiments/pages. Ten seconds.
 """
 
 from collections.abc import Callable

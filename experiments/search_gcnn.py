@@ -3,8 +3,8 @@ r"""Searches for the symmetries and augmentations that a CNN should have.
 A state says which of the rotation by 90° and the two flips the group
 convolutions respect, which of six augmentations the training images get, and
 whether the network is small or large. On handwritten digits, a short search of
-24 states (three minutes on two cores, most of them to compile up to eight
-programs, twice):
+24 states (five to ten minutes on two cores, most of them to compile up to eight
+programs, twice; finds that none is needed):
   python -m experiments.search_gcnn
 The paper's search on real images; 600 states, the best four retrained (on
 7000 images of KMNIST a state takes a minute or two):
