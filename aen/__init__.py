@@ -47,7 +47,6 @@ _HOMES = {
   'search.landscape': ('Landscape',),
   'search.compare': (),
   'search.result': ('SearchResult',),
-  'search.tables': (),
   'search.explore': ('SearchConfig',),
   'search.search': ('discover',),
   'report': (),
