@@ -1,4 +1,4 @@
-"""The search from arrays to verdict, stopped and started, right and wrong."""
+"""The search from arrays to verdict, interrupted and resumed, right and wrong."""
 
 import dataclasses
 import errno
@@ -191,11 +191,11 @@ def start(run_dir, kind='mlp', **changes):
   return search_lib.search(data, space, config, run_dir)
 
 
-class Stopped(Exception):
+class Interrupted(Exception):
   pass
 
 
-def test_a_stopped_search_goes_on_and_trains_nothing_twice(
+def test_an_interrupted_search_resumes_and_trains_nothing_twice(
   tmp_path, monkeypatch
 ):
   whole = start(tmp_path / 'whole')
@@ -204,14 +204,14 @@ def test_a_stopped_search_goes_on_and_trains_nothing_twice(
   def counting_put(store, records):
     if len(trained) in (2, 5, 7) and not stops.get(len(trained)):
       stops[len(trained)] = True
-      raise Stopped
+      raise Interrupted
     put(store, records)
     trained.extend(record.key for record in records)
 
   stops = {}
   monkeypatch.setattr(store_lib.Results, 'put', counting_put)
   for _ in range(3):
-    with pytest.raises(Stopped):
+    with pytest.raises(Interrupted):
       start(tmp_path / 'parts')
   parts = start(tmp_path / 'parts')
   assert len(trained) == len(set(trained))
