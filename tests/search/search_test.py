@@ -1,4 +1,4 @@
-"""The search from arrays to verdict, interrupted and resumed, right and wrong."""
+"""The search from arrays to verdict, interrupted and resumed."""
 
 import dataclasses
 import errno

@@ -155,7 +155,9 @@ def test_choices_that_generate_the_same_group_are_the_same_network():
   assert len(keys) == len(space)
   other = make_gcnn_space('vertical_flip', DIAGONAL)  # they generate rotations
   network = other.network(('vertical_flip', 'diagonal', *extra))
-  assert other.key(network) == space.key(space.network((rotation, *flips, *extra)))
+  assert other.key(network) == space.key(
+    space.network((rotation, *flips, *extra))
+  )
   assert make_gcnn_space(head='invariant').key(0) != space.key(0)
 
 
