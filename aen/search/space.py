@@ -18,12 +18,22 @@ from typing import ClassVar
 import warnings
 
 from flax import linen as nn
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.lattice import Lattice
 from aen.groups.orbits import permutation
 from aen.train.child import ChildInputs
+
+
+EMPTY = 0  # the state without any choice, where searches begin
+
+
+def toggle(state: jax.Array, bit: jax.Array) -> jax.Array:
+  """Returns the state with one bit flipped."""
+  return state ^ jnp.left_shift(jnp.int32(1), bit.astype(jnp.int32))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
