@@ -27,7 +27,6 @@ from aen.groups.lattice import Lattice
 from aen.groups.orbits import permutation
 from aen.train.child import ChildInputs
 
-
 EMPTY = 0  # the state without any choice, where searches begin
 
 
