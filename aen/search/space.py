@@ -166,11 +166,7 @@ class Space(abc.ABC):
 
   def actions(self) -> list[str]:
     """Returns a fingerprint of what each symmetry does to the images."""
-    grid = self.image_shape[:2]
-    return [
-      hashlib.sha256(permutation(s, grid).tobytes()).hexdigest()[:12]
-      for s in self.symmetries
-    ]
+    return [action(s, self.image_shape) for s in self.symmetries]
 
   @property
   def bits(self) -> tuple[str, ...]:
@@ -189,6 +185,14 @@ class Space(abc.ABC):
 
   def __len__(self) -> int:
     return len(self.table)
+
+
+def action(
+  symmetry: symmetries_lib.Symmetry, image_shape: Sequence[int]
+) -> str:
+  """Returns a fingerprint of what a symmetry does to images."""
+  permuted = permutation(symmetry, image_shape[:2])
+  return hashlib.sha256(permuted.tobytes()).hexdigest()[:12]
 
 
 def applicable(

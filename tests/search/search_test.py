@@ -120,8 +120,10 @@ def test_a_users_own_symmetry_is_found_and_survives_saving(tmp_path):
   assert result.best.symmetries == ('mirror',)
   again = aen.SearchResult.load(tmp_path, symmetries=own)
   assert again.verdict == result.verdict
-  with pytest.raises(ValueError, match='mirror, up are not built in'):
+  with pytest.raises(ValueError, match='mirror, up are not built in.*got none'):
     aen.SearchResult.load(tmp_path)
+  by_action = aen.SearchResult.load(tmp_path, symmetries=[up, np.fliplr])
+  assert by_action.verdict == result.verdict
 
 
 def test_a_symmetry_that_was_edited_is_another_run(tmp_path):
