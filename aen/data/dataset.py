@@ -5,12 +5,11 @@ A part is what a source publishes, train or test; a split is what is used of it.
 Legend: N images of H x W pixels, with C channels if they are coloured.
 """
 
-from collections.abc import Sequence
 import dataclasses
 import functools
 import hashlib
 import pathlib
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -64,11 +63,14 @@ class Split:
     )
 
 
-class Parts(NamedTuple):
-  """The training and test parts of a data set, as its source gives them."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Parts:
+  """A data set as its source gives it, not yet divided into splits."""
 
   train: Split
   test: Split
+  class_names: tuple[str, ...]
+  partial: bool = False  # not the whole of an official set
 
 
 def part(
@@ -79,14 +81,13 @@ def part(
   *,
   where: str | pathlib.Path,
 ) -> Split:
-  """Checks and normalises the types of one part.
+  """Checks and converts the arrays of one part; see `Split`.
 
   Args:
-    images: uint8 or float [N, H, W] or [N, H, W, C]; an axis of one channel is
-      dropped.
-    labels: Whole numbers from 0. [N].
-    groups: [N], or None.
-    record: What was done to images that are transformed already, or None.
+    images: uint8 or float; an axis of one channel is dropped.
+    labels: Whole numbers from 0.
+    groups: As in `Split`.
+    record: As in `Split`, for images that are transformed already.
     where: What error messages call the source.
   """
   images, labels = np.asarray(images), np.asarray(labels)
@@ -133,16 +134,6 @@ def part(
     images = images[..., 0]
   indices = np.arange(len(images))
   return Split(images, labels.astype(np.int32), indices, record, groups)
-
-
-def cut(images: Split, train: Rows, test: Rows) -> Parts:
-  """Divides images into parts, each with positions of its own from 0."""
-
-  def take(rows: Rows) -> Split:
-    some = images.take(rows)
-    return dataclasses.replace(some, indices=np.arange(len(some)))
-
-  return Parts(take(train), take(test))
 
 
 def fingerprint(*splits: Split) -> str:
@@ -207,12 +198,15 @@ class Dataset:
       )
     # One value per grey level: a gather is faster than arithmetic on pixels.
     levels = ((np.arange(256) / 255 - mean) / std).astype(np.float32)
-    train, validation, test = (
-      dataclasses.replace(split, images=levels[split.images])
-      for split in (self.train, self.validation, self.test)
-    )
+
+    def scaled(split: Split) -> Split:
+      return dataclasses.replace(split, images=levels[split.images])
+
     return dataclasses.replace(
-      self, train=train, validation=validation, test=test
+      self,
+      train=scaled(self.train),
+      validation=scaled(self.validation),
+      test=scaled(self.test),
     )
 
   def refold(self, seed: int) -> 'Dataset':
@@ -221,15 +215,14 @@ class Dataset:
     The numbers of images and the test images stay the same, and images of one
     group stay on one side.
     """
-    both = (self.train, self.validation)
-    images, labels, indices = (
-      np.concatenate([getattr(split, name) for split in both])
-      for name in ('images', 'labels', 'indices')
-    )
-    groups = None
-    if self.train.groups is not None:
-      groups = np.concatenate([split.groups for split in both])
-    pool = Split(images, labels, indices, groups=groups)
+
+    def pooled(name: str) -> np.ndarray:
+      both = (self.train, self.validation)
+      return np.concatenate([getattr(split, name) for split in both])
+
+    labels = pooled('labels')
+    groups = None if self.train.groups is None else pooled('groups')
+    pool = Split(pooled('images'), labels, pooled('indices'), groups=groups)
     sizes = splits_lib.Sizes(validation=len(self.validation))
     train, validation = splits_lib.choose_train(
       labels, groups, sizes, seed=seed, stratified=True
@@ -239,9 +232,8 @@ class Dataset:
     )
 
   def __repr__(self) -> str:
-    counts = '/'.join(
-      str(len(split)) for split in (self.train, self.validation, self.test)
-    )
+    splits = (self.train, self.validation, self.test)
+    counts = '/'.join(str(len(split)) for split in splits)
     shape = ' x '.join(str(side) for side in self.image_shape)
     return (
       f'Dataset({self.name!r}, {counts} train/validation/test images of'
@@ -252,32 +244,27 @@ class Dataset:
 def divide(
   parts: Parts,
   name: str,
-  class_names: Sequence[str],
-  *,
   sizes: splits_lib.Sizes,
+  *,
   seed: int,
   stratified: bool,
   config: transform.Config | None = None,
-  partial: bool = False,
 ) -> Dataset:
   """Divides official parts into splits, and transforms the images chosen."""
+  choice: dict[str, Any] = {'seed': seed, 'stratified': stratified}
   train, validation = splits_lib.choose_train(
-    parts.train.labels,
-    parts.train.groups,
-    sizes,
-    seed=seed,
-    stratified=stratified,
+    parts.train.labels, parts.train.groups, sizes, **choice
   )
-  test = splits_lib.choose_test(
-    parts.test.labels, sizes, seed=seed, stratified=stratified
-  )
+  test = splits_lib.choose_test(parts.test.labels, sizes, **choice)
+  if parts.partial:
+    name += f'-partial-{len(parts.train)}-{len(parts.test)}'
   return Dataset(
-    name=name,
-    train=transformed(parts.train.take(train), config, 'train'),
-    validation=transformed(parts.train.take(validation), config, 'train'),
-    test=transformed(parts.test.take(test), config, 'test'),
-    class_names=tuple(class_names),
-    partial=partial,
+    name,
+    transformed(parts.train.take(train), config, 'train'),
+    transformed(parts.train.take(validation), config, 'train'),
+    transformed(parts.test.take(test), config, 'test'),
+    parts.class_names,
+    parts.partial,
   )
 
 

@@ -39,7 +39,7 @@ def draw_samples(
       f" for 'g_{name}/aug3'"
     )
   ending = '' if config.as_published else '_group'
-  test = finding.find(source, None, places).parts.test
+  test = finding.find(source, None, places).test
   shown = source.sample_classes or source.class_names[:4]
   labels = [source.class_names.index(label) for label in shown]
   rows = np.array([np.flatnonzero(test.labels == n)[0] for n in labels])
