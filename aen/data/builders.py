@@ -13,24 +13,19 @@ from PIL import Image
 import tensorflow_datasets as tfds
 
 from aen.data import catalogue
+from aen.data import dataset as dataset_lib
 from aen.data import readers
 from aen.data import transform
-from aen.data.dataset import Parts
-from aen.data.dataset import Split
-from aen.data.dataset import transformed
 
 # Stock sets with a feature `id`, and how many digits its running number has.
 _ID_DIGITS = {'cifar10': 5, 'svhn_cropped': 6}
 
 
-class _FromArrays:
-  """What a builder needs to write parts, in the order of the official files."""
+class _FromArrays(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+  """Writes parts in the order of the official files."""
 
   source: catalogue.Source
-  parts: Parts | None = None  # not yet transformed; downloaded if not given
-  name: str
-  info: tfds.core.DatasetInfo
-  builder_config: tfds.core.BuilderConfig | None
+  parts: dataset_lib.Parts | None = None  # to be downloaded if not given
 
   @property
   def _config(self) -> transform.Config | None:
@@ -58,9 +53,9 @@ class _FromArrays:
     }
 
   def _generate_examples(
-    self, side: Split, split: str
+    self, side: dataset_lib.Split, split: str
   ) -> Iterator[tuple[int, dict[str, Any]]]:
-    side = transformed(side, self._config, split)
+    side = dataset_lib.transformed(side, self._config, split)
     # Stock sets are stored as they are published.
     transpose = self.source.transposed
     images = side.images.swapaxes(1, 2) if transpose else side.images
@@ -75,9 +70,7 @@ class _FromArrays:
       yield i, example
 
 
-class _OwnBuilder(
-  _FromArrays, tfds.core.GeneratorBasedBuilder, skip_registration=True
-):
+class _OwnBuilder(_FromArrays, skip_registration=True):
   """A set that TFDS does not know."""
 
   VERSION = tfds.core.Version('1.0.0')
@@ -109,8 +102,8 @@ class _OwnBuilder(
 def _define(name: str, source: catalogue.Source) -> type[_OwnBuilder]:
   """Defines a builder; TFDS registers every class that is defined."""
   configs = [
-    tfds.core.BuilderConfig(name=config.name, description=config.description)
-    for config in transform.CONFIGS.values()
+    tfds.core.BuilderConfig(name=key, description=catalogue.describe(config))
+    for key, config in transform.CONFIGS.items()
     if name == f'g_{source.name}'
   ]
   attributes = {

@@ -83,12 +83,8 @@ def part(
 ) -> Split:
   """Checks and converts the arrays of one part; see `Split`.
 
-  Args:
-    images: uint8 or float; an axis of one channel is dropped.
-    labels: Whole numbers from 0.
-    groups: As in `Split`.
-    record: As in `Split`, for images that are transformed already.
-    where: What error messages call the source.
+  Images may have an axis of one channel, which is dropped. A record is given
+  for images that are transformed already. Error messages begin with `where`.
   """
   images, labels = np.asarray(images), np.asarray(labels)
   if images.dtype.kind == 'f':
@@ -104,31 +100,21 @@ def part(
       f'{where}: expected images as uint8 (values 0…255) or float, got'
       f' {images.dtype}; convert them with images.astype'
     )
-  if images.ndim not in (3, 4):
+  if images.ndim not in (3, 4) or not images.size:
     raise ValueError(
-      f'{where}: expected images [N, H, W] or [N, H, W, C], got shape'
-      f' {images.shape}; reshape them'
+      f'{where}: expected at least one image, in an array [N, H, W] or'
+      f' [N, H, W, C], got shape {images.shape}; add images or reshape them'
     )
   if labels.shape != images.shape[:1]:
     raise ValueError(
       f'{where}: expected one label per image, got labels of shape'
       f' {labels.shape} for {len(images)} images; give as many labels as images'
     )
-  if not images.size:
+  whole = labels.dtype.kind in 'iu'
+  if not whole or labels.min() < 0 or labels.max() > np.iinfo(np.int32).max:
+    got = f'{labels.min()}…{labels.max()}' if whole else f'dtype {labels.dtype}'
     raise ValueError(
-      f'{where}: expected at least one image, got an array of shape'
-      f' {images.shape}; add images'
-    )
-  wrong = ''
-  if labels.dtype.kind not in 'iu':
-    wrong = f'dtype {labels.dtype}'
-  elif (low := labels.min()) < 0:
-    wrong = str(low)
-  elif (high := labels.max()) > np.iinfo(np.int32).max:
-    wrong = str(high)
-  if wrong:
-    raise ValueError(
-      f'{where}: expected whole labels from 0, got {wrong}; {NUMBERING}'
+      f'{where}: expected whole labels from 0, got {got}; {NUMBERING}'
     )
   if images.ndim == 4 and images.shape[-1] == 1:
     images = images[..., 0]

@@ -17,20 +17,12 @@ from aen.groups import symmetries as symmetries_lib
 def draw_samples(
   name: str, places: finding.Places, figures_dir: io_lib.PathLike
 ) -> list[pathlib.Path]:
-  """Draws both sample figures of a G-data set as PNG.
+  """Draws both sample figures of a G-data set as PNG, and returns the files.
 
-  The first shows originals and each symmetry applied once, whatever is drawn;
-  the second originals and Aug1…Aug5 as the data set draws them.
-
-  Args:
-    name: Such as `'g_mnist/aug3'`; of its config only the flavour, published
-      or `_group`, matters.
-    places: Where to find the images.
-    figures_dir: Where to put `g_mnist_singles.png` and
-      `g_mnist_combinations.png` (`_group` after the name in that flavour).
-
-  Returns:
-    The two files.
+  `g_mnist_singles.png` shows originals and each symmetry applied once, whatever
+  is drawn; `g_mnist_combinations.png` originals and Aug1…Aug5 as the data set
+  draws them. Of the config in the name only the flavour matters, published or
+  `_group`, which follows the name of the files.
   """
   source, config = catalogue.find(name)
   if config is None:

@@ -19,9 +19,9 @@ import urllib.request
 import numpy as np
 
 from aen.data import catalogue
+from aen.data import dataset as dataset_lib
 from aen.data import readers
 from aen.data import transform
-from aen.data.dataset import Parts
 from aen.io import PathLike
 
 RAW_DIR_VARIABLE = 'AEN_RAW_DIR'
@@ -77,17 +77,12 @@ def tfds() -> types.ModuleType:
 
 def find(
   source: catalogue.Source, config: transform.Config | None, places: Places
-) -> Parts:
+) -> dataset_lib.Parts:
   """Returns a data set from the first place that has it.
 
-  Raw files come first, then what TFDS has prepared, then a partial file if that
-  is accepted, then a download.
-
-  Args:
-    source: Which data set.
-    config: Where TFDS has prepared the set with these transformations, prefer
-      it to the original.
-    places: Where to look.
+  Raw files come first, then what TFDS has prepared (preferably with the
+  transformations of the config), then a partial file if that is accepted, then
+  a download.
   """
   paths = _raw_paths(source, places)
   if paths is None:
@@ -117,7 +112,7 @@ def _raw_paths(
 
 def _read_prepared(
   source: catalogue.Source, config: transform.Config | None, places: Places
-) -> Parts | None:
+) -> dataset_lib.Parts | None:
   """Returns what TFDS has prepared and can be read without TensorFlow."""
   installed = importlib.util.find_spec('tensorflow_datasets') is not None
   if not source.tfds_name or not installed:

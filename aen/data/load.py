@@ -101,7 +101,7 @@ def from_arrays(
   seed: int = 0,
   stratified: bool = True,
 ) -> dataset_lib.Dataset:
-  """Makes a data set of your own arrays.
+  """Makes a data set of your own arrays; float images are kept as float32.
 
   Args:
     images: uint8 or finite float, [N, H, W] or [N, H, W, C].
@@ -111,17 +111,19 @@ def from_arrays(
     test_labels: As `labels`.
     class_names: One per label, all different; the numbers by default.
     name: What reports call it.
-    num_train: Training images; this and what follows as in `load_dataset`.
+    num_train: As in `load_dataset`, and so are those that follow.
     num_validation: Validation images.
     num_test: Test images.
     seed: Fixes which images are chosen.
     stratified: Choose images in proportion to the classes.
-
-  Returns:
-    The data set; float images are kept as float32.
   """
   parts = own.as_parts(
-    images, labels, test_images, test_labels, class_names, where=name
+    images,
+    labels,
+    test_images,
+    test_labels,
+    class_names=class_names,
+    where=name,
   )
   sizes = splits.Sizes(num_train, num_validation, num_test)
   return dataset_lib.divide(

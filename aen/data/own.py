@@ -7,11 +7,9 @@ import pathlib
 import numpy as np
 
 from aen.data import catalogue
+from aen.data import dataset as dataset_lib
 from aen.data import readers
 from aen.data import splits
-from aen.data.dataset import NUMBERING
-from aen.data.dataset import part
-from aen.data.dataset import Parts
 
 _PATH_STARTS = ('/', './', '../', '~')
 _ENDINGS = ('.png', '.jpg', '.jpeg', '.bmp', '.gif', '.tif', '.tiff', '.webp')
@@ -35,7 +33,7 @@ def is_path(name: str | os.PathLike[str]) -> bool:
   return name.startswith(_PATH_STARTS) or bool(path.suffix) or path.exists()
 
 
-def read(path: pathlib.Path) -> Parts:
+def read(path: pathlib.Path) -> dataset_lib.Parts:
   """Returns the parts of a folder or an .npz file."""
   if path.is_dir():
     return read_folder(path)
@@ -44,13 +42,13 @@ def read(path: pathlib.Path) -> Parts:
       f'{path}: expected an .npz file or a folder of class-named folders of'
       ' images, got nothing there; check the path'
     )
-  arrays = readers.read_npz(
+  *arrays, names = readers.read_npz(
     path, 'x_train', 'y_train', optional=('x_test', 'y_test', 'class_names')
   )
-  return as_parts(*arrays, where=str(path))
+  return as_parts(*arrays, class_names=names, where=str(path))
 
 
-def read_folder(folder: pathlib.Path) -> Parts:
+def read_folder(folder: pathlib.Path) -> dataset_lib.Parts:
   """Reads `<folder>/<class>/<image>` or `<folder>/<train|test>/<class>/…`.
 
   Hidden files and folders (leading dot) and `__MACOSX` are ignored, and so is
@@ -77,7 +75,7 @@ def read_folder(folder: pathlib.Path) -> Parts:
     )
   train = _read_classes(train_dir, names)
   test = _read_classes(folder / 'test', names) if divided else (None, None)
-  return as_parts(*train, *test, names, where=str(folder))
+  return as_parts(*train, *test, class_names=names, where=str(folder))
 
 
 def _class_names(folder: pathlib.Path) -> tuple[str, ...]:
@@ -145,20 +143,14 @@ def read_image(path: pathlib.Path) -> np.ndarray:
     raise ImportError(
       "reading folders of images needs Pillow; pip install 'aen[data]'"
     ) from error
-  try:
-    with Image.open(path) as image:
-      mode, is_png = image.mode, image.format == 'PNG'
-      if mode not in ('1', 'L', 'I', 'F', *_GREY_16):
-        image = image.convert('RGB')
-      pixels = np.asarray(image)
-  except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as e:
-    reason = getattr(e, 'strerror', None) or ' '.join(str(e).split())
-    if 'cannot identify' in reason:
-      reason = 'a damaged file or another format'
-    raise ValueError(
-      f'{path}: expected an image that Pillow can read, got {reason};'
-      ' remove or convert it'
-    ) from e
+  with (
+    readers.intact(path, 'an image that Pillow reads', 'remove or convert it'),
+    Image.open(path) as image,
+  ):
+    mode, is_png = image.mode, image.format == 'PNG'
+    if mode not in ('1', 'L', 'I', 'F', *_GREY_16):
+      image = image.convert('RGB')
+    pixels = np.asarray(image)
   if mode in _GREY_16 or (mode == 'I' and is_png):  # a PNG has 16 bits at most
     return (pixels // _LEVELS_16).astype(np.uint8)
   if mode in ('I', 'F'):
@@ -175,12 +167,12 @@ def as_parts(
   labels: np.ndarray,
   test_images: np.ndarray | None,
   test_labels: np.ndarray | None,
-  class_names: Sequence[str] | None,
   *,
+  class_names: Sequence[str] | None,
   where: str,
-) -> Parts:
+) -> dataset_lib.Parts:
   """Returns parts that fit together, holding out test images if need be."""
-  train = part(images, labels, where=where)
+  train = dataset_lib.part(images, labels, where=where)
   if (test_images is None) != (test_labels is None):
     raise ValueError(
       f'{where}: expected test images and test labels, or neither, got only'
@@ -195,11 +187,11 @@ def as_parts(
         ' images, or give test images too'
       )
     train, test = (
-      part(train.images[rows], train.labels[rows], where=where)
+      dataset_lib.part(train.images[rows], train.labels[rows], where=where)
       for rows in splits.hold_out(train.labels, num_test)
     )
   else:
-    test = part(test_images, test_labels, where=f'{where}, test')
+    test = dataset_lib.part(test_images, test_labels, where=f'{where}, test')
   if test.images.shape[1:] != train.images.shape[1:]:
     raise ValueError(
       f'{where}: expected test images of shape {train.images.shape[1:]} like'
@@ -217,7 +209,9 @@ def as_parts(
       ' images'
     )
   used = np.union1d(train.labels, test.labels)
-  return Parts(train, test, _checked_names(class_names, used, where))
+  return dataset_lib.Parts(
+    train, test, _checked_names(class_names, used, where)
+  )
 
 
 def _checked_names(
@@ -233,8 +227,8 @@ def _checked_names(
       some = [*map(str, used[:5]), '…'] if len(used) > 5 else map(str, used)
       raise ValueError(
         f'{where}: expected every label of 0…{highest} to occur, got only'
-        f' {", ".join(some)}; {NUMBERING}, or give class_names for all'
-        f' {highest + 1} classes'
+        f' {", ".join(some)}; {dataset_lib.NUMBERING}, or give class_names for'
+        f' all {highest + 1} classes'
       )
     return tuple(str(label) for label in used)
   if np.ndim(names) != 1:

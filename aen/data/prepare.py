@@ -80,14 +80,9 @@ def write_npz(
   It holds x_train, y_train, x_test, y_test, class_names, the data card, and
   for a G-data set powers_train, angles_train, powers_test and angles_test.
 
-  Args:
-    name: A set by name.
-    places: Where to find it.
-    npz_dir: Where to put the file.
-    max_examples: Upper limit of images per split, for trying things out.
-
   Returns:
-    The file, `<npz_dir>/g_mnist-aug3.npz` for `'g_mnist/aug3'`. It appears only
+    The file, `<npz_dir>/g_mnist-aug3.npz` for `'g_mnist/aug3'`, or if it has
+    at most `max_examples` images per split, `…-partial-….npz`. It appears only
     when it is complete.
   """
   source, config = catalogue.find(name)
@@ -108,7 +103,7 @@ def write_npz(
         )
         for start in tqdm.trange(0, len(split), _CHUNK, desc=f'{name}, {part}')
       ]
-      records = [chunk.record for chunk in chunks]
+      records = [c.record for c in chunks if c.record is not None]
       arrays[f'powers_{part}'] = np.concatenate([r.powers for r in records])
       arrays[f'angles_{part}'] = np.concatenate([r.angles for r in records])
     arrays[f'x_{part}'] = np.concatenate([chunk.images for chunk in chunks])

@@ -23,22 +23,18 @@ import gzip
 import hashlib
 import math
 import pathlib
-import pickle
-import struct
 import tarfile
 from typing import Any
 import zipfile
-import zlib
 
 import numpy as np
 
 from aen.data import catalogue
+from aen.data import dataset as dataset_lib
 from aen.data import draws
 from aen.data import embedded
 from aen.data import splits
 from aen.data import transform
-from aen.data.dataset import part
-from aen.data.dataset import Parts
 from aen.io import PathLike
 
 Paths = Sequence[pathlib.Path]
@@ -47,19 +43,17 @@ Arrays = Iterable[Sequence[Any]]
 Reader = Callable[[catalogue.Source, Paths], Arrays]
 
 
-def read(source: catalogue.Source, paths: Paths) -> Parts:
-  """Reads official files, verified.
-
-  Raises:
-    ValueError: A file is not the official one, or is damaged.
-  """
+def read(source: catalogue.Source, paths: Paths) -> dataset_lib.Parts:
+  """Reads official files; ValueError if they are others, or damaged."""
   for file, path in zip(source.files, paths, strict=True):
     verify(path, file)
   arrays = READERS[source.format](source, paths)
   return as_parts(source, arrays, where=source.name)
 
 
-def read_partial(source: catalogue.Source, path: pathlib.Path) -> Parts:
+def read_partial(
+  source: catalogue.Source, path: pathlib.Path
+) -> dataset_lib.Parts:
   """Reads a file that holds a part of a data set."""
   arrays = READERS[source.partial_format](source, [path])
   return as_parts(source, arrays, where=str(path), partial=True)
@@ -67,18 +61,14 @@ def read_partial(source: catalogue.Source, path: pathlib.Path) -> Parts:
 
 def as_parts(
   source: catalogue.Source, arrays: Arrays, *, where: str, partial: bool = False
-) -> Parts:
+) -> dataset_lib.Parts:
   """Checks arrays and arranges them: images upright, labels from 0.
 
-  Args:
-    source: Which data set.
-    arrays: As published, or if partial, arranged already.
-    where: What error messages call their origin.
-    partial: Accept a part of the set.
+  A part of a set is arranged already. Error messages call its origin `where`.
   """
   sides = []
   for split, one in zip(('train', 'test'), arrays, strict=True):
-    side = part(*one, where=f'{where}, {split}')
+    side = dataset_lib.part(*one, where=f'{where}, {split}')
     images, labels = side.images, side.labels
     if not partial:
       labels = labels - np.int32(source.first_label)
@@ -103,7 +93,7 @@ def as_parts(
       f' {source.counts[1]} test images, got {len(train)} and {len(test)};'
       ' remove this incomplete copy and fetch or prepare it again'
     )
-  return Parts(train, test, source.class_names, partial)
+  return dataset_lib.Parts(train, test, source.class_names, partial)
 
 
 def verify(path: pathlib.Path, file: catalogue.File) -> None:
@@ -126,36 +116,25 @@ def verify(path: pathlib.Path, file: catalogue.File) -> None:
   )
 
 
-# What the readers of NumPy, SciPy and the standard library raise for damaged
-# files and for other formats.
-DAMAGE = (
-  zipfile.BadZipFile,
-  tarfile.TarError,
-  zlib.error,
-  pickle.UnpicklingError,
-  struct.error,
-  AttributeError,
-  EOFError,
-  KeyError,
-  OSError,
-  RuntimeError,
-  TypeError,
-  ValueError,
-)
-
-
 @contextlib.contextmanager
-def intact(path: PathLike, expected: str) -> Iterator[None]:
+def intact(
+  path: PathLike, expected: str, advice: str = 'fetch it again'
+) -> Iterator[None]:
   """Turns whatever a damaged file raises into one clear line."""
   try:
     yield
-  except DAMAGE as error:
+  except Exception as error:  # there is no end to what libraries raise
     if getattr(error, 'filename', None):  # it cannot be opened at all
       raise
     reason = ' '.join(str(error).split())
+    got = 'a truncated or damaged file, or another format'
+    if 'Object arrays' in reason:
+      got = 'Python objects'
+    elif 'pickle' not in reason and str(path) not in reason:
+      # NumPy takes what it does not know for a pickle.
+      got = f'{got} ({reason})'
     raise ValueError(
-      f'{path}: expected {expected}, got a truncated or damaged file, or'
-      f' another format ({reason}); fetch it again'
+      f'{path}: expected {expected}, got {got}; {advice}'
     ) from error
 
 
@@ -168,29 +147,22 @@ def read_gzip(path: PathLike) -> bytes:
 def parse_idx(content: bytes, where: PathLike) -> np.ndarray:
   """Parses an idx file of unsigned bytes, the format of MNIST.
 
-  Args:
-    content: The uncompressed file: 0, 0, 8, the number of axes, the sides as
-      big-endian uint32, then the values.
-    where: What error messages call it.
-
-  Returns:
-    uint8, of the shape the file declares.
+  Its content is 0, 0, 8, the number of axes, the sides as big-endian uint32,
+  then the values.
   """
-  if len(content) < 4 or content[:3] != b'\x00\x00\x08':
-    raise ValueError(
-      f'{where}: expected an idx file of unsigned bytes (it starts with 00 00'
-      f' 08), got one that starts with {content[:4].hex(" ")}; fetch it again'
-    )
-  start = 4 + 4 * content[3]
-  header, values = content[4:start], content[start:]
-  sides = np.frombuffer(header[: len(header) // 4 * 4], '>u4')
-  shape = tuple(int(side) for side in sides)
-  if len(shape) != content[3] or len(values) != math.prod(shape):
-    raise ValueError(
-      f'{where}: the header declares {content[3]} axes of sides {shape}, but'
-      f' {len(values)} values follow; the file is damaged, fetch it again'
-    )
-  return np.frombuffer(values, np.uint8).reshape(shape)
+  with intact(where, 'an idx file of unsigned bytes'):
+    if len(content) < 4 or content[:3] != b'\x00\x00\x08':
+      raise ValueError(f'it starts with {content[:4].hex(" ")}, not 00 00 08')
+    start = 4 + 4 * content[3]
+    header, values = content[4:start], content[start:]
+    sides = np.frombuffer(header[: len(header) // 4 * 4], '>u4')
+    shape = tuple(int(side) for side in sides)
+    if len(shape) != content[3] or len(values) != math.prod(shape):
+      raise ValueError(
+        f'the header declares {content[3]} axes of sides {shape}, but'
+        f' {len(values)} values follow'
+      )
+    return np.frombuffer(values, np.uint8).reshape(shape)
 
 
 def read_table(path: pathlib.Path, columns: int, **options: Any) -> np.ndarray:
@@ -206,31 +178,23 @@ def read_npz(
   path: PathLike, *keys: str, optional: tuple[str, ...] = ()
 ) -> list[Any]:
   """Returns the named arrays of an .npz file, None for optional ones."""
-  try:
-    with np.load(path, allow_pickle=False) as f:
-      names = f.files
-      wanted = [key for key in (*keys, *optional) if key in names]
-      arrays = {key: f[key] for key in wanted}
-  except DAMAGE as error:
-    if getattr(error, 'filename', None):  # it cannot be opened at all
-      raise
-    if 'Object arrays' in str(error):
-      raise ValueError(
-        f'{path}: expected arrays of numbers or strings, got Python objects;'
-        ' give every array one plain dtype (np.stack images of one size) and'
-        ' save it again'
-      ) from error
-    raise ValueError(
-      f'{path}: expected an .npz file, got a truncated or damaged one, or'
-      ' another format; fetch it again or make it with np.savez'
-    ) from error
-  if any(key not in names for key in keys):
+  advice = (
+    'fetch it again, or save arrays of one plain dtype with np.savez (np.stack'
+    ' images of one size)'
+  )
+  with (
+    intact(path, 'an .npz file of numbers and strings', advice),
+    np.load(path, allow_pickle=False) as f,
+  ):
+    names = f.files
+    arrays = [f[key] if key in names else None for key in (*keys, *optional)]
+  if not {*keys} <= {*names}:
     raise ValueError(
       f'{path}: expected the arrays {", ".join(keys)}, got'
       f' {", ".join(names) or "none"}; save it with np.savez('
       f'path, {", ".join(f"{key}=…" for key in keys)})'
     )
-  return [arrays.get(key) for key in (*keys, *optional)]
+  return arrays
 
 
 def _cut(train: Any, test: Any, *arrays: np.ndarray) -> Arrays:

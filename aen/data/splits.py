@@ -70,12 +70,7 @@ PAPER_SIZES: Mapping[str, Sizes] = {
 
 
 def paper_sizes(name: str | None, **given: int | None) -> Sizes:
-  """Returns the sizes of one of the paper's experiments, if one is named.
-
-  Args:
-    name: A key of `PAPER_SIZES`, or None.
-    **given: Fields of `Sizes` that override them, unless they are None.
-  """
+  """Returns sizes of the paper, if one is named; numbers given override it."""
   if name and name not in PAPER_SIZES:
     raise errors.unknown('size', name, PAPER_SIZES)
   overrides: Any = {key: n for key, n in given.items() if n is not None}
@@ -90,18 +85,10 @@ def choose_train(
   seed: int,
   stratified: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Divides a training part.
+  """Returns rows for training and for validation, disjoint and ascending.
 
-  Args:
-    labels: int [N].
-    groups: Images of one group are never divided between splits. int [N], or
-      None if each image is a group of its own.
-    sizes: Number of images to use.
-    seed: Fixes the choice.
-    stratified: Keep the proportions of the classes.
-
-  Returns:
-    Rows for training and rows for validation, disjoint and ascending.
+  Images of one group (int [N]; by default, each is its own) are never divided
+  between the two. If stratified, the classes keep their proportions.
   """
   total = len(labels)
   left = total - sizes.checked('train', 0, total)
