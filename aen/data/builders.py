@@ -127,7 +127,7 @@ BUILDERS = {
 }
 
 
-def stock_builder(source: catalogue.Source, data_dir: str) -> Any:
+def stock_builder(source: catalogue.Source, data_dir: pathlib.Path) -> Any:
   """Returns TFDS's own builder of a source, ready to be given parts.
 
   A stock builder calls TensorFlow to read files and to encode images. The class

@@ -32,22 +32,16 @@ NUMBERING = (
 class Split:
   """Images that are used together.
 
-  Attributes:
-    images: uint8 [N, H, W] or [N, H, W, C]; float32 once normalised, or if a
-      user's own are.
-    labels: int32 [N], from 0.
-    indices: The images' positions in the official part they come from (that of
-      validation images is the training part). int64 [N].
-    record: What was done to each image of a G-data set, else None.
-    groups: Images with equal numbers belong together (say, copies of one
-      photograph) and are never divided between splits. int [N], or None.
+  Indices are positions in the official part that the images come from, which is
+  the training part for validation images. Images of one group belong together
+  (say, copies of one photograph) and are never divided between splits.
   """
 
-  images: np.ndarray
-  labels: np.ndarray
-  indices: np.ndarray
-  record: transform.Transformations | None = None
-  groups: np.ndarray | None = None
+  images: np.ndarray  # uint8 or float32 [N, H, W] or [N, H, W, C]
+  labels: np.ndarray  # int32 [N], from 0
+  indices: np.ndarray  # int64 [N]
+  record: transform.Transformations | None = None  # of a G-data set
+  groups: np.ndarray | None = None  # int [N]
 
   def __len__(self) -> int:
     return len(self.images)
@@ -134,23 +128,14 @@ def fingerprint(*splits: Split) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Dataset:
-  """A data set, ready to train on.
+  """A data set, ready to train on."""
 
-  Attributes:
-    name: What was loaded; it says so if that is only a part of a set.
-    train: Images to train on.
-    validation: Images to choose by, out of the official training part.
-    test: Images to report on.
-    class_names: One per label.
-    partial: Whether this is a part of an official set, not the whole.
-  """
-
-  name: str
+  name: str  # what was loaded; it says so if that is only a part of a set
   train: Split
-  validation: Split
+  validation: Split  # out of the official training part
   test: Split
-  class_names: tuple[str, ...]
-  partial: bool = False
+  class_names: tuple[str, ...]  # one per label
+  partial: bool = False  # a part of an official set, not the whole
 
   @property
   def num_classes(self) -> int:

@@ -79,14 +79,12 @@ def _draw(
   sheet = figure.Figure(figsize=size, dpi=150, layout='constrained')
   sheet.suptitle(title, fontsize=11)
   grid = sheet.subplots(len(labels), len(columns), squeeze=False)
-  for axes_of_row, label, images in zip(
-    grid, labels, zip(*columns.values(), strict=True), strict=True
-  ):
-    axes_of_row[0].set_ylabel(label, fontsize=9, rotation=0, ha='right')
-    for axes, image in zip(axes_of_row, images, strict=True):
+  for axes, label in zip(grid[:, 0], labels, strict=True):
+    axes.set_ylabel(label, fontsize=9, rotation=0, ha='right')
+  for column, (heading, images) in zip(grid.T, columns.items(), strict=True):
+    column[0].set_title(heading.capitalize().replace(' ', '\n'), fontsize=8)
+    for axes, image in zip(column, images, strict=True):
       axes.imshow(image, cmap='gray', vmin=0, vmax=255)
       axes.set(xticks=[], yticks=[])
-  for axes, heading in zip(grid[0], columns, strict=True):
-    axes.set_title(heading.capitalize().replace(' ', '\n'), fontsize=8)
   with io_lib.written_whole(path) as f:
     sheet.savefig(f, format='png')

@@ -111,20 +111,14 @@ def from_arrays(
     test_labels: As `labels`.
     class_names: One per label, all different; the numbers by default.
     name: What reports call it.
-    num_train: As in `load_dataset`, and so are those that follow.
+    num_train: As in `load_dataset`, and so are the next four.
     num_validation: Validation images.
     num_test: Test images.
     seed: Fixes which images are chosen.
     stratified: Choose images in proportion to the classes.
   """
-  parts = own.as_parts(
-    images,
-    labels,
-    test_images,
-    test_labels,
-    class_names=class_names,
-    where=name,
-  )
+  test = test_images, test_labels
+  parts = own.as_parts(images, labels, *test, class_names, where=name)
   sizes = splits.Sizes(num_train, num_validation, num_test)
   return dataset_lib.divide(
     parts, name, sizes, seed=seed, stratified=stratified

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 import os
 import pathlib
+from typing import Any
 
 import numpy as np
 
@@ -42,10 +43,9 @@ def read(path: pathlib.Path) -> dataset_lib.Parts:
       f'{path}: expected an .npz file or a folder of class-named folders of'
       ' images, got nothing there; check the path'
     )
-  *arrays, names = readers.read_npz(
-    path, 'x_train', 'y_train', optional=('x_test', 'y_test', 'class_names')
-  )
-  return as_parts(*arrays, class_names=names, where=str(path))
+  optional = ('x_test', 'y_test', 'class_names')
+  arrays = readers.read_npz(path, 'x_train', 'y_train', optional=optional)
+  return as_parts(*arrays, where=str(path))
 
 
 def read_folder(folder: pathlib.Path) -> dataset_lib.Parts:
@@ -74,8 +74,10 @@ def read_folder(folder: pathlib.Path) -> dataset_lib.Parts:
       ' no folders; move the images into class-named folders'
     )
   train = _read_classes(train_dir, names)
-  test = _read_classes(folder / 'test', names) if divided else (None, None)
-  return as_parts(*train, *test, class_names=names, where=str(folder))
+  test: tuple[Any, Any] = (None, None)
+  if divided:
+    test = _read_classes(folder / 'test', names)
+  return as_parts(*train, *test, names, where=str(folder))
 
 
 def _class_names(folder: pathlib.Path) -> tuple[str, ...]:
@@ -167,8 +169,8 @@ def as_parts(
   labels: np.ndarray,
   test_images: np.ndarray | None,
   test_labels: np.ndarray | None,
-  *,
   class_names: Sequence[str] | None,
+  *,
   where: str,
 ) -> dataset_lib.Parts:
   """Returns parts that fit together, holding out test images if need be."""

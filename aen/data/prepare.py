@@ -1,7 +1,6 @@
 """Preparing data sets on disk: for TFDS, and as one .npz file each."""
 
 import contextlib
-import os
 import pathlib
 import re
 from typing import Any
@@ -39,14 +38,13 @@ def prepare_tfds(
   tfds = finding.tfds()
   from aen.data import builders  # imports TFDS
 
-  data_dir = os.fspath(places.tfds)
   full_name = name if config else source.tfds_name
   own = builders.BUILDERS.get(full_name.partition('/')[0])
   if own is not None:
     source = own.source  # train and test are never stored swapped
-    builder = tfds.builder(full_name, data_dir=data_dir)
+    builder = tfds.builder(full_name, data_dir=places.tfds)
   elif source.tfds_name and not config:
-    builder = builders.stock_builder(source, data_dir)
+    builder = builders.stock_builder(source, places.tfds)
   else:
     stock = {source.tfds_name for source in catalogue.SOURCES.values()}
     known = sorted({*builders.BUILDERS, *stock} - {''})

@@ -36,15 +36,10 @@ class Sizes:
     size: int | None = getattr(self, split)
     if size is None:
       return default
-    if not isinstance(size, numbers.Integral):
+    if not isinstance(size, numbers.Integral) or not 0 <= size <= total:
       raise ValueError(
-        f'num_{split}={size!r}: expected a whole number of images, got'
-        f' {type(size).__name__}; ask for 0…{total}'
-      )
-    if not 0 <= size <= total:
-      raise ValueError(
-        f'num_{split}={size} is impossible: that part has {total} images; ask'
-        f' for 0…{total}{self.hint}'
+        f'num_{split}={size!r} is impossible: expected a whole number of images'
+        f' out of a part of {total} images; ask for 0…{total}{self.hint}'
       )
     return int(size)
 

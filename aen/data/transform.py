@@ -239,10 +239,8 @@ def rotate(
 ) -> np.ndarray:
   """Rotates images about their centres, counter-clockwise, with zero fill.
 
-  Args:
-    images: uint8 [N, H, H].
-    angles: Degrees. float [N].
-    smooth: Interpolate bilinearly instead of taking the nearest pixel.
+  Images are uint8 [N, H, H], angles degrees [N]. Takes the nearest pixel, or if
+  `smooth`, interpolates bilinearly.
   """
   side = images.shape[1]
   centre = (side - 1) / 2

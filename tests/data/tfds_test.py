@@ -104,6 +104,9 @@ def test_stock_sets_keep_their_form(use_tiny, tmp_path):
   prepare.prepare_tfds('emnist/letters', use_tiny('emnist/letters'))
   letters = tfds.data_source('emnist/letters', split='test', data_dir=data_dir)
   assert {int(e['label']) for e in letters} <= set(range(1, 27))
+  stored = {e['image'].tobytes() for e in letters}
+  published = tiny.random_parts((40, 20), (28, 28), 26).test.images
+  assert stored == {image.tobytes() for image in published}
   prepare.prepare_tfds('cifar10', use_tiny('cifar10'))
   objects = tfds.data_source('cifar10', split='train', data_dir=data_dir)
   assert {e['id'] for e in objects} >= {b'train_00000', b'train_00039'}
