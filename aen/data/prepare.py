@@ -12,8 +12,6 @@ from aen.data import catalogue
 from aen.data import dataset as dataset_lib
 from aen.data import finding
 
-_CHUNK = 2000  # images transformed per tick of the progress bar
-
 
 def prepare_tfds(
   name: str, places: finding.Places, *, max_examples: int | None = None
@@ -83,29 +81,21 @@ def write_npz(
     at most `max_examples` images per split, `…-partial-….npz`. It appears only
     when it is complete.
   """
+  import tqdm  # an optional dependency
+
   source, config = catalogue.find(name)
   parts = finding.find(source, config, places)
   arrays: dict[str, Any] = {
     'class_names': np.array(source.class_names),
     'card': np.array(str(catalogue.card(source, config))),
   }
-  for part in ('train', 'test'):
+  for part in tqdm.tqdm(('train', 'test'), desc=name):
     split = getattr(parts, part).take(slice(max_examples))
-    chunks = [split]
-    if config is not None:
-      import tqdm  # an optional dependency
-
-      chunks = [
-        dataset_lib.transformed(
-          split.take(slice(start, start + _CHUNK)), config, part
-        )
-        for start in tqdm.trange(0, len(split), _CHUNK, desc=f'{name}, {part}')
-      ]
-      records = [c.record for c in chunks if c.record is not None]
-      arrays[f'powers_{part}'] = np.concatenate([r.powers for r in records])
-      arrays[f'angles_{part}'] = np.concatenate([r.angles for r in records])
-    arrays[f'x_{part}'] = np.concatenate([chunk.images for chunk in chunks])
-    arrays[f'y_{part}'] = split.labels
+    split = dataset_lib.transformed(split, config, part)
+    arrays |= {f'x_{part}': split.images, f'y_{part}': split.labels}
+    if split.record is not None:
+      arrays[f'powers_{part}'] = split.record.powers
+      arrays[f'angles_{part}'] = split.record.angles
   file_name = re.sub(r'[^a-z0-9_]', '-', name)
   if parts.partial or max_examples is not None:
     file_name += f'-partial-{len(arrays["x_train"])}-{len(arrays["x_test"])}'
