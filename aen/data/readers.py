@@ -244,11 +244,13 @@ def _cifar10(_: catalogue.Source, paths: Paths) -> Arrays:
   (archive,) = paths
   names = [*(f'data_batch_{i}' for i in range(1, 6)), 'test_batch']
   batches = []  # of uint8 [N, 1 + 3 * 32 * 32]
-  for name in names:
-    with intact(archive, f'rows of 3073 bytes in {name}.bin of a tar file'):
-      with tarfile.open(archive) as f:
-        member = f.extractfile(f'cifar-10-batches-bin/{name}.bin')
-        content = member.read() if member else b''
+  with (
+    intact(archive, 'six .bin files with rows of 3073 bytes in a tar file'),
+    tarfile.open(archive) as f,
+  ):
+    for name in names:
+      member = f.extractfile(f'cifar-10-batches-bin/{name}.bin')
+      content = member.read() if member else b''
       batches.append(np.frombuffer(content, np.uint8).reshape(-1, 3073))
   for rows in (np.concatenate(batches[:5]), batches[5]):
     images = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
