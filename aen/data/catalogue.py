@@ -74,6 +74,15 @@ def _entry(name: str) -> dict[str, Any]:
 
 
 def _source(name: str, entry: Mapping[str, Any]) -> Source:
+  fields = {field.name: field for field in dataclasses.fields(Source)}
+  unknown = entry.keys() - fields.keys()
+  required = [n for n, f in fields.items() if f.default is dataclasses.MISSING]
+  missing = set(required) - {'name', *entry}
+  if unknown or missing:
+    raise ValueError(
+      f'catalogue.toml, set {name}: unknown keys {sorted(unknown)}, missing'
+      f' {sorted(missing)}; its header lists all keys'
+    )
   tuples = {k: tuple(v) for k, v in entry.items() if isinstance(v, list)}
   class_names = tuple(entry['class_names'])  # also of a string
   files = tuple(File(**file) for file in entry.get('files', ()))

@@ -47,7 +47,7 @@ def draw_samples(
 
   singles = {'Original': images} | {
     f'{symmetry.replace("_", " ")}s': transformed(f'iaug{bit}', once=True)
-    for bit, symmetry in enumerate(symmetries_lib.SYMMETRIES, start=1)
+    for bit, symmetry in enumerate(symmetries_lib.PAPER_SYMMETRIES, start=1)
   }
   combinations = {'Original': images} | {
     f'Aug{k}': transformed(f'aug{k}') for k in range(1, 6)

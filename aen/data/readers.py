@@ -4,9 +4,10 @@ A reader maps a source and the paths of its files, in the order of the
 catalogue, to images and labels of train and of test, as published. To add a
 format:
 
-1. write such a function: `intact` turns whatever a damaged file raises into one
-   clear line; `read` checks checksums, types, shapes, counts and labels for all
-   formats;
+1. write such a function, which gives images as uint8, 0 for black. `read_table`
+   (text, also .gz), `read_gzip` and `read_npz` report damaged files in one
+   clear line, `intact` does so for any other code; `read` checks checksums,
+   types, shapes, counts and labels for all formats;
 2. add it to `READERS`, and name it as `format` in catalogue.toml;
 3. add a writer of tiny files in that format to `tests/data/tiny.py`: the tests
    of reading then cover every entry of the catalogue that names it.
@@ -166,12 +167,20 @@ def parse_idx(content: bytes, where: PathLike) -> np.ndarray:
 
 
 def read_table(path: pathlib.Path, columns: int, **options: Any) -> np.ndarray:
-  """Returns a text file of numbers as float32 [rows, columns]."""
+  """Returns a text file of numbers, or its .gz, as float32 [rows, columns]."""
   with intact(path, f'{columns} numbers in every line'):
     table = np.loadtxt(path, np.float32, ndmin=2, **options)
     if table.shape[1] != columns:
       raise ValueError(f'{table.shape[1]} numbers')
   return table
+
+
+def as_pixels(values: np.ndarray, path: pathlib.Path) -> np.ndarray:
+  """Rounds numbers from 0 to 255 to uint8; ValueError if there are others."""
+  with intact(path, 'pixels from 0 to 255'):
+    if not ((values > -0.5) & (values < 255.5)).all():  # False for NaN as well
+      raise ValueError(f'values from {values.min()} to {values.max()}')
+  return np.rint(values).astype(np.uint8)
 
 
 def read_npz(
@@ -272,7 +281,7 @@ def _amat(_: catalogue.Source, paths: Paths) -> Arrays:
   """Reads the official RotMNIST: lines of 784 values in 0…1 and a label."""
   for path in paths:
     table = read_table(path, 785)
-    images = np.rint(table[:, :-1] * 255).astype(np.uint8)
+    images = as_pixels(table[:, :-1] * 255, path)
     yield images.reshape(-1, 28, 28), table[:, -1].astype(np.int32)
 
 
@@ -280,7 +289,7 @@ def _sign_csv(_: catalogue.Source, paths: Paths) -> Arrays:
   """Reads Sign Language MNIST's CSV files: a label and 784 values a line."""
   for path in paths:
     table = read_table(path, 785, delimiter=',', skiprows=1)
-    images = table[:, 1:].astype(np.uint8).reshape(-1, 28, 28)
+    images = as_pixels(table[:, 1:], path).reshape(-1, 28, 28)
     yield images, _without_j(table[:, 0], path)
 
 

@@ -28,7 +28,7 @@ from aen.data import draws
 from aen.data import errors
 from aen.groups import symmetries as symmetries_lib
 
-_NAMES = tuple(symmetries_lib.SYMMETRIES)
+_NAMES = symmetries_lib.PAPER_SYMMETRIES
 NUM_BITS = len(_NAMES)
 ROTATION = 0  # the bit that rotates by an angle in the published flavour
 

@@ -38,7 +38,9 @@ def tiny_source(
   folder = pathlib.Path(raw_dir) / source.folder
   folder.mkdir(parents=True, exist_ok=True)
   parts = random_parts(counts, shape or source.shape, len(source.class_names))
-  _WRITERS[source.format](folder, source, parts)
+  if source.format not in WRITERS:
+    raise ValueError(f'no writer of {source.format!r}: add one to WRITERS')
+  WRITERS[source.format](folder, source, parts)
   official = [
     dataclasses.replace(
       file,
@@ -152,7 +154,7 @@ def _sign_row(pixels: np.ndarray, label: int) -> str:
   return ','.join(str(value) for value in (label + (label > 8), *pixels))
 
 
-_WRITERS = {
+WRITERS = {
   'idx': _write_idx,
   'emnist': _write_zip,
   'cifar10': _write_tar,
