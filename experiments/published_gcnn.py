@@ -130,11 +130,7 @@ def comparisons(rows: Sequence[Row]) -> Iterator[Row]:
   """Yields symmetry, its lack and its replacement, where rows lack them."""
   columns = ('symmetries', 'augmentations', 'size')
   known = {tuple(row[column] for column in columns) for row in rows}
-  for network in (
-    ('', '', 'small'),
-    ('', results.RANDOM_ROTATIONS_AND_FLIPS, 'small'),
-    (results.ROTATIONS_AND_FLIPS, '', 'small'),
-  ):
+  for network in results.SMALL_GCNNS.values():
     if network not in known:
       printed = {'dataset': rows[0]['dataset'], 'test_accuracy': ''}
       yield printed | dict(zip(columns, network, strict=True))
