@@ -26,7 +26,6 @@ import tempfile
 from typing import Any
 
 from absl import flags as absl_flags
-from flax import linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -68,7 +67,7 @@ def main(_: Sequence[str]) -> None:
       data.image_shape, data.num_classes, **_NETWORKS()
     )
   )
-  rival = make_rival(space, examples, recipe)
+  rival = Rival.of(space, examples, recipe)
 
   def search(run_dir: str, on_trained: Callable[..., None]) -> Any:
     result = search_lib.search(
@@ -81,21 +80,6 @@ def main(_: Sequence[str]) -> None:
   compare_batches(space, examples, recipe, rival)
 
 
-class Baseline(nn.Module):
-  """The same widths without symmetry, with the layers of Flax."""
-
-  like: nn.Module
-
-  @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps images [B, ...] to logits."""
-    x = x.reshape(len(x), -1)
-    common = {'kernel_init': self.like.kernel_init}
-    for grid in self.like.hidden_shapes:
-      x = nn.relu(nn.Dense(int(np.prod(grid)), **common)(x))
-    return nn.Dense(self.like.num_classes, **common)(x)
-
-
 @dataclasses.dataclass
 class Rival:
   """Trains baselines one after another, and adds up the time."""
@@ -104,27 +88,31 @@ class Rival:
   seconds: float = 0.0
   count: int = 0
 
+  @classmethod
+  def of(
+    cls,
+    space: mlp_space.MLPSpace,
+    data: child_lib.ChildData,
+    recipe: recipe_lib.Recipe,
+  ) -> 'Rival':
+    """Returns a rival that is compiled already."""
+    like = space.template
+    widths = [int(np.prod(grid)) for grid in like.hidden_shapes]
+    module = timing.DenseMLP((*widths, like.num_classes), like.kernel_init)
+    config = child_lib.ChildConfig(module, recipe)
+    train = jax.jit(
+      lambda key, data: child_lib.train_child(key, {}, data, config)
+    )
+    rival = cls(functools.partial(train, data=data))
+    timing.timed(rival.train, jax.random.key(0))
+    return rival
+
   def __call__(self, number: int = 1) -> None:
     """Trains some baselines."""
     for _ in range(number):
       seconds, _ = timing.timed(self.train, jax.random.key(self.count))
       self.seconds += seconds
       self.count += 1
-
-
-def make_rival(
-  space: mlp_space.MLPSpace,
-  data: child_lib.ChildData,
-  recipe: recipe_lib.Recipe,
-) -> Rival:
-  """Returns a rival that is compiled already."""
-  config = child_lib.ChildConfig(Baseline(space.template), recipe)
-  train = jax.jit(
-    lambda key, data: child_lib.train_child(key, {}, data, config)
-  )
-  rival = Rival(functools.partial(train, data=data))
-  rival()
-  return Rival(rival.train)
 
 
 def compare_search(
