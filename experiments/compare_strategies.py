@@ -20,7 +20,6 @@ command resumes an interrupted run.
 
 import ast
 from collections.abc import Iterator
-import dataclasses
 import hashlib
 import pathlib
 from typing import Any
@@ -32,7 +31,6 @@ import numpy as np
 from aen.search import agent as agent_lib
 from aen.search import compare
 from aen.search import landscape as landscape_lib
-from aen.search import strategies
 from experiments import launch
 from experiments import results
 from experiments import rows as rows_lib
@@ -44,17 +42,12 @@ _LANDSCAPES = flags.DEFINE_list(
 _STRATEGIES = flags.DEFINE_multi_string(
   'strategy', None, 'A strategy; repeat for several. All contenders by default.'
 )
-_SEEDS = flags.DEFINE_integer(
-  'seeds', 200, 'Searches of each strategy.', lower_bound=2
-)
+_SEEDS = flags.DEFINE_integer('seeds', 200, 'Searches of each strategy.', 2)
 _LIGHT_SEEDS = flags.DEFINE_integer(
-  'light_seeds', 100, 'Searches of each DQN but the wide ones.', lower_bound=2
+  'light_seeds', 100, 'Searches of each DQN but the wide ones.', 2
 )
 _WIDE_SEEDS = flags.DEFINE_integer(
-  'wide_seeds',
-  20,
-  "Searches of each DQN with the paper's 400-wide network.",
-  lower_bound=2,
+  'wide_seeds', 20, "Searches of each DQN as wide as the paper's, 400.", 2
 )
 _JUDGE = flags.DEFINE_enum(
   'judge', 'test', ['test', 'validation'], 'Accuracies that count as true.'
@@ -94,26 +87,21 @@ def main(_: list[str]) -> None:
     raise ValueError(
       '--landscapes must name files made by experiments.landscape, got none'
     )
-  out = pathlib.Path(_OUT.value)
-  rows: list[dict[str, Any]] = []
-  summary: list[dict[str, Any]] = []
+  out, rows, summary = pathlib.Path(_OUT.value), [], []
   panels: dict[str, dict[str, dict[str, compare.Curves]]] = {}
   with launch.resumable():
     for landscape in [landscape_lib.load(f) for f in _LANDSCAPES.value]:
       found = panels[landscape.name] = {}
+      truth = landscape.values(_JUDGE.value)
       for label in _STRATEGIES.value or CONTENDERS:
-        contender = Contender.of(label, landscape)
-        traces = contender.search(landscape, out / 'traces')
-        numbers = np.arange(contender.searches)
+        traces = search(label, landscape, out / 'traces')
+        numbers = np.arange(len(traces.states))
         curves = compare.curves(traces, landscape, numbers, _JUDGE.value)
         found[label] = curves
         named = {'landscape': landscape.name, 'strategy': label}
-        named['searches'] = contender.searches
+        named['searches'] = len(numbers)
         rows += [named | row for row in _curve_rows(curves)]
-        truth = landscape.values(_JUDGE.value)
-        summary += [
-          named | row for row in _summary_rows(curves['networks'], truth)
-        ]
+        summary += [named | r for r in _summary_rows(curves['networks'], truth)]
       print(results.regret_table(summary, landscape.name), flush=True)
   rows_lib.write(out / 'regret.csv', rows)
   rows_lib.write(out / 'summary.csv', summary)
@@ -121,65 +109,43 @@ def main(_: list[str]) -> None:
   print(f'Tables and picture: {out}')
 
 
-@dataclasses.dataclass(frozen=True)
-class Contender:
-  """A strategy, how long it runs and how often."""
+def search(
+  label: str, landscape: landscape_lib.Landscape, folder: pathlib.Path
+) -> compare.Trace:
+  """Returns the traces of all searches; runs those that are not known.
 
-  label: str
-  call: str
-  details: str  # whatever else decides what it does
-  strategy: strategies.Strategy
-  rounds: int
-  searches: int
-  chunk: int  # searches at once
-
-  @classmethod
-  def of(cls, label: str, landscape: landscape_lib.Landscape) -> 'Contender':
-    """Returns the strategy of a label, for a landscape."""
-    call = CONTENDERS.get(label, label)
-    name, options = parse(call)
-    strategy = traces_lib.make_strategy(landscape, name, **options)
-    details, searches, chunk = '', _SEEDS.value, _CHUNK
-    if name == 'dqn':
-      agent = agent_lib.DQNConfig(**options)
-      details, wide = repr(agent), max(agent.hidden_sizes) >= 400
-      searches = _WIDE_SEEDS.value if wide else _LIGHT_SEEDS.value
-      chunk = 1 if wide else _CHUNK
-    rounds = _rounds(name, options, landscape)
-    return cls(label, call, details, strategy, rounds, searches, chunk)
-
-  def search(
-    self, landscape: landscape_lib.Landscape, folder: pathlib.Path
-  ) -> compare.Trace:
-    """Returns the traces of all searches; runs those that are not known."""
-    parts = []
-    for first in range(0, self.searches, self.chunk):
-      last = min(first + self.chunk, self.searches)
-      path = folder / self._file_name(landscape, first, last)
-      traces = traces_lib.load(path)
-      if traces is None:
-        print(
-          f'{landscape.name}: {self.label}, searches {first} to {last - 1}',
-          flush=True,
-        )
-        traces = compare.search_landscape(
-          self.strategy,
-          landscape,
-          np.arange(first, last),
-          self.rounds,
-          vectorised=self.chunk > 1,
-        )
-        traces_lib.save(path, traces)
-      parts.append(traces)
-    return compare.Trace(*(np.concatenate(x) for x in zip(*parts, strict=True)))
-
-  def _file_name(
-    self, landscape: landscape_lib.Landscape, first: int, last: int
-  ) -> str:
-    asked = self.call, self.details, self.rounds, landscape.fingerprint
-    digest = hashlib.sha256(repr((*asked, first, last)).encode()).hexdigest()
-    name, short = landscape.name.replace('/', '_'), self.call.split('(')[0]
-    return f'{name}-{short}-{first:03}-{digest[:16]}.npz'
+  Args:
+    label: A contender, or a call.
+    landscape: What to search.
+    folder: Where traces are kept, by all that decides what they are.
+  """
+  call = CONTENDERS.get(label, label)
+  name, options = parse(call)
+  strategy = traces_lib.make_strategy(landscape, name, **options)
+  rounds = _rounds(name, options, landscape)
+  details, searches, chunk = '', _SEEDS.value, _CHUNK
+  if name == 'dqn':
+    agent = agent_lib.DQNConfig(**options)
+    details, searches = repr(agent), _LIGHT_SEEDS.value
+    if max(agent.hidden_sizes) >= 400:
+      searches, chunk = _WIDE_SEEDS.value, 1
+  parts = []
+  for first in range(0, searches, chunk):
+    last = min(first + chunk, searches)
+    asked = call, details, rounds, landscape.fingerprint, first, last
+    digest = hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
+    stem = f'{landscape.name.replace("/", "_")}-{call.split("(")[0]}'
+    path = folder / f'{stem}-{first:03}-{digest}.npz'
+    traces = traces_lib.load(path)
+    if traces is None:
+      which = f'{landscape.name}: {label}, searches {first} to {last - 1}'
+      print(which, flush=True)
+      traces = compare.search_landscape(
+        strategy, landscape, np.arange(first, last), rounds, chunk > 1
+      )
+      traces_lib.save(path, traces)
+    parts.append(traces)
+  return compare.Trace(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
 
 def parse(call: str) -> tuple[str, dict[str, Any]]:

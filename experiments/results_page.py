@@ -86,9 +86,9 @@ def pages(root: pathlib.Path) -> dict[str, str]:
 def fill(template: str, files: 'Files') -> str:
   """Fills in the sections of a template whose files are there.
 
-  A section appears once for each of the values that the function of its name
-  yields: `$name` is replaced by a value, and a line that begins with `<!-- each:
-  name -->` is repeated for every `row` of a value.
+  A section is repeated for all values that the function of its name yields:
+  `$name` becomes a value, a line after `<!-- each: name -->` is repeated for
+  every `row` of a value.
   """
   text = (_TEMPLATES / template).read_text('utf-8')
   head = r'^<!-- section: (\w+)(?:, needs: (.*))? -->\n'
@@ -176,7 +176,7 @@ def mlp_multiple(files: Files) -> Iterator[Values]:
 def _tables(
   files: Files, configs: Sequence[str], cell: str
 ) -> Iterator[dict[str, Any]]:
-  """Yields a table for each base; a cell has our network, the paper's number."""
+  """Yields a table for each base; `cell` formats our network and a number."""
   found = results.networks(files.mlp('tables'))
   known = {(network.dataset, network.symmetries): network for network in found}
   symmetries = [' '.join(names) for names in published_mlp.NETWORKS]
