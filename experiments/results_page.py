@@ -35,6 +35,7 @@ from aen.report import style
 from aen.search import agent as agent_lib
 from aen.search import landscape as landscape_lib
 from aen.search import result as result_lib
+from aen.train import score
 from experiments import figures
 from experiments import launch
 from experiments import published_mlp
@@ -319,9 +320,11 @@ def gcnn_table(files: Files) -> Iterator[Values]:
 def gcnn_searches(files: Files) -> Iterator[Values]:
   """Searches over group convolutions and augmentations."""
 
-  def percent(score: Mapping[str, float] | None) -> str:
-    error = score and 100 * score['standard_error']
-    return f'{100 * score["accuracy"]:.1f} ± {error:.1f}' if score else ''
+  def percent(found: Mapping[str, float] | None) -> str:
+    if found is None:
+      return ''
+    mean, error = 100 * found['accuracy'], 100 * found['standard_error']
+    return f'{mean:.1f} ± {error:.1f}'
 
   for path in sorted((files.folder / 'gcnn').glob('*/result.json')):
     result = json.loads(path.read_text('utf-8'))
@@ -509,7 +512,10 @@ def pictures(
     yield mlp / 'gains.png', figures.gains(gained)
   for path in sorted((folder / 'gcnn').glob('*/result.json')):
     result = json.loads(path.read_text('utf-8'))
-    ranking = [result_lib.Ranked.from_json(each) for each in result['ranking']]
+    ranking = [
+      result_lib.Ranked(**each | {'search': score.Score(**each['search'])})
+      for each in result['ranking']
+    ]
     bits = result_lib.from_spec(result['space']).bits
     yield path.with_name('frequencies.png'), charts.frequencies(ranking, bits)
 

@@ -127,14 +127,8 @@ def training_step(
 
 def output(benchmark: str) -> Callable[[str], pathlib.Path]:
   """Defines --out; returns a function from a file's name to its path there."""
-  out = flags.DEFINE_string('out', f'runs/{benchmark}', 'Folder of tables.')
-
-  def path(name: str) -> pathlib.Path:
-    folder = pathlib.Path(out.value)
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / name
-
-  return path
+  folder = flags.DEFINE_string('out', f'runs/{benchmark}', 'Folder of tables.')
+  return lambda name: pathlib.Path(folder.value) / name
 
 
 def collect(
