@@ -21,6 +21,7 @@ command resumes an interrupted run.
 import ast
 from collections.abc import Iterator
 import hashlib
+import itertools
 import pathlib
 from typing import Any
 
@@ -78,7 +79,6 @@ CONTENDERS = {
 AT = (10, 20, 50, 100)  # networks trained, in summary.csv
 _CHUNK = 50
 _COLOURS = (*(f'C{i}' for i in range(10)), 'black')
-_LOCAL_ROUNDS = 3000
 
 
 def main(_: list[str]) -> None:
@@ -172,30 +172,26 @@ def _rounds(
   name: str, options: dict[str, Any], landscape: landscape_lib.Landscape
 ) -> int:
   """Returns how many rounds a search takes at most."""
-  per_round = options.get('per_round', 1)
   steps = {
     'exhaustive': len(landscape),
-    'random': len(landscape.network_of),
+    'random': len(landscape),
     'halving': 3 * len(landscape),
-    'local': _LOCAL_ROUNDS,
+    'local': 3000,
     'evolution': options.get('max_steps', 1000),
     'dqn': options.get('max_steps', agent_lib.DQNConfig().max_steps),
   }[name]
-  if name == 'random' and options.get('distinct', True):
-    steps = len(landscape)
-  return -(-steps // per_round)
+  if name == 'random' and not options.get('distinct', True):
+    steps = len(landscape.network_of)
+  return -(-steps // options.get('per_round', 1))
 
 
 def _curve_rows(curves: dict[str, compare.Curves]) -> Iterator[dict[str, Any]]:
   """Yields the points at which a regret changes; between them it is flat."""
   for kind, curve in curves.items():
-    statistics = _statistics(curve)
-    for x in np.flatnonzero(np.diff(statistics['regret'], prepend=np.inf)):
-      yield {
-        'cost': kind,
-        'spent': int(curve.cost[x]),
-        **{name: f'{values[x]:.6f}' for name, values in statistics.items()},
-      }
+    found = _statistics(curve)
+    for x in np.flatnonzero(np.diff(found['regret'], prepend=np.inf)):
+      at = {name: f'{values[x]:.6f}' for name, values in found.items()}
+      yield {'cost': kind, 'spent': int(curve.cost[x]), **at}
 
 
 def _summary_rows(
@@ -206,29 +202,23 @@ def _summary_rows(
   The gain is the accuracy of the pick over that of the average network, less
   one: how much better than picking a network at random.
   """
-  statistics = _statistics(curve)
-  for spent in AT:
-    if spent <= len(truth):
-      at = {name: values[spent - 1] for name, values in statistics.items()}
-      gain = (truth.max() - at['regret']) / truth.mean() - 1
-      yield {
-        'networks': spent,
-        **{name: round(value, 5) for name, value in at.items()},
-        'gain': round(gain, 4),
-        'gain_band': round(at['band'] / truth.mean(), 4),
-      }
+  found = _statistics(curve)
+  for spent in (number for number in AT if number <= len(truth)):
+    at = {name: values[spent - 1] for name, values in found.items()}
+    gain = (truth.max() - at['regret']) / truth.mean() - 1
+    yield {
+      'networks': spent,
+      **{name: round(value, 5) for name, value in at.items()},
+      'gain': round(gain, 4),
+      'gain_band': round(at['band'] / truth.mean(), 4),
+    }
 
 
 def _statistics(curve: compare.Curves) -> dict[str, np.ndarray]:
   """Returns means and half their 95 % intervals, by column. Each [X]."""
-  regret, band = compare.mean_and_band(curve.regret)
-  observed, observed_band = compare.mean_and_band(curve.observed)
-  return {
-    'regret': regret,
-    'band': band,
-    'observed': observed,
-    'observed_band': observed_band,
-  }
+  columns = ('regret', 'band', 'observed', 'observed_band')
+  pairs = map(compare.mean_and_band, (curve.regret, curve.observed))
+  return dict(zip(columns, itertools.chain(*pairs), strict=True))
 
 
 def draw(
@@ -237,29 +227,21 @@ def draw(
   """Draws regret against both costs, one row per landscape."""
   canvas = figure.Figure((11, 3.6 * len(panels)), layout='constrained')
   axes = canvas.subplots(len(panels), 2, squeeze=False, sharey='row')
+  labels = {'networks': 'networks trained', 'states': 'states seen'}
   for row, (name, found) in zip(axes, panels.items(), strict=True):
-    for axis, kind in zip(row, ('networks', 'states'), strict=True):
+    for axis, (kind, xlabel) in zip(row, labels.items(), strict=True):
       for number, (label, curves) in enumerate(found.items()):
-        curve = curves[kind]
-        mean, band = compare.mean_and_band(100 * curve.regret)
+        cost = curves[kind].cost
+        mean, band = compare.mean_and_band(100 * curves[kind].regret)
         style = '-' if label.startswith('dqn') else ('--', ':')[number % 2]
         colour = _COLOURS[number % len(_COLOURS)]
-        axis.plot(curve.cost, mean, style, color=colour, label=label)
-        axis.fill_between(
-          curve.cost, mean - band, mean + band, color=colour, alpha=0.15
-        )
-      axis.set_xscale('log')
-      axis.set_title(name)
-      axis.set_xlabel(
-        {'networks': 'networks trained', 'states': 'states seen'}[kind]
-      )
+        axis.plot(cost, mean, style, color=colour, label=label)
+        axis.fill_between(cost, mean - band, mean + band, fc=colour, alpha=0.15)
+      axis.set(xscale='log', title=name, xlabel=xlabel)
     row[0].set_ylabel('regret, points of accuracy')
-  canvas.legend(
-    *axes[0, 0].get_legend_handles_labels(),
-    loc='outside lower center',
-    ncols=6,
-    fontsize='small',
-  )
+  handles = axes[0, 0].get_legend_handles_labels()
+  place = {'loc': 'outside lower center', 'ncols': 6, 'fontsize': 'small'}
+  canvas.legend(*handles, **place)
   return canvas
 
 

@@ -34,32 +34,22 @@ from experiments import timing
 
 # Beyond this, tables take gigabytes, and longer than any other limit.
 _MAX_TABLE_ENTRIES = 10**8
-_QUICK_LIMIT = 10.0  # seconds
 FAMILIES = ('784×400', 'single', 'product')
 
 _QUICK = flags.DEFINE_bool(
-  'quick',
-  False,
-  'At most 10^5 points and |G| = 10^3, no run of the paper’s'
-  f' algorithms longer than {_QUICK_LIMIT:.0f} s.',
+  'quick', False, 'At most 10^5 points, |G| = 10^3, and 10 s for a run.'
 )
-_MAX_POINTS = flags.DEFINE_integer(
-  'max_points', 10**7, 'The largest N.', lower_bound=10**3
-)
+_MAX_POINTS = flags.DEFINE_integer('max_points', 10**7, 'The largest N.', 10**3)
 _FAMILIES = flags.DEFINE_multi_enum(
   'families', list(FAMILIES), list(FAMILIES), 'What acts on the points.'
 )
 _LIMIT = flags.DEFINE_float(
   'limit',
   60.0,
-  'Runs of the paper’s algorithms that are predicted to take longer than this'
-  ' many seconds are not run; the prediction is drawn hollow.',
+  'Seconds; longer runs of the paper’s algorithms are predicted, not run.',
   lower_bound=0.0,
 )
-_REPEATS = flags.DEFINE_integer(
-  'repeats', 3, 'Runs; the fastest counts.', lower_bound=1
-)
-
+_REPEATS = flags.DEFINE_integer('repeats', 3, 'Runs; the fastest counts.', 1)
 _OUT = timing.output('construction_benchmark')
 
 # Of each method: its colour, its marker, what it is.
@@ -75,7 +65,7 @@ def main(_: list[str]) -> None:
   """Measures, prints, writes the table and the figure."""
   most, digits, limit = _MAX_POINTS.value, 4, _LIMIT.value
   if _QUICK.value:
-    most, digits, limit = min(most, 10**5), 3, min(limit, _QUICK_LIMIT)
+    most, digits, limit = min(most, 10**5), 3, min(limit, 10.0)
   watch = Stopwatch(limit, _REPEATS.value)
   rows = timing.collect(
     (measure(case, watch) for case in cases(_FAMILIES.value, most, digits)),
@@ -101,11 +91,6 @@ class Case(NamedTuple):
   generators: list[np.ndarray]
   orders: tuple[int, ...]  # |G₁|, …, |Gₘ|
   group_order: int | None  # |G|; None if it is too large to list
-
-  @property
-  def num_points(self) -> int:
-    """N."""
-    return self.generators[0].size
 
 
 class Timing(NamedTuple):
@@ -199,14 +184,13 @@ class Stopwatch:
 
 def measure(case: Case, watch: Stopwatch) -> dict[str, Any]:
   """Times all methods on one case and checks that they agree."""
-  size = case.num_points
+  size = case.generators[0].size  # N
   seconds, labels = timing.fastest(
     lambda: aen.orbits(case.generators, size), watch.repeats
   )
   times = {'aen': Timing(seconds, measured=True)}
 
-  work = size * sum(case.orders)
-  factors = []
+  work, factors = size * sum(case.orders), []
   if work <= _MAX_TABLE_ENTRIES:
     factors = [_tables([g], size) for g in case.generators]
   times['alg1'], found = watch.run(
@@ -221,11 +205,9 @@ def measure(case: Case, watch: Stopwatch) -> dict[str, Any]:
       'listing', entries, entries, lambda: _tables(case.generators, size)
     )
     evaluations = (int(labels.max()) + 1) * case.group_order
+    entries = entries if group else math.inf  # nothing to run on
     times['alg2'], found = watch.run(
-      'alg2',
-      evaluations,
-      entries if group else math.inf,  # nothing to run on
-      lambda: aen.alg2(group, size),
+      'alg2', evaluations, entries, lambda: aen.alg2(group, size)
     )
     _check(found, labels)
   row = {

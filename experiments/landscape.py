@@ -11,8 +11,6 @@ The paper's children on real images (eight minutes for three seeds):
 The same command resumes an interrupted run.
 """
 
-from collections.abc import Sequence
-
 import aen
 from aen.search import landscape as landscape_lib
 from aen.search import mlp_space
@@ -28,7 +26,7 @@ _CHILDREN = flags.from_fields(
 )
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Trains the landscape that the flags describe, and writes it."""
   run_dir, data = _DATA.run_dir('landscape'), _DATA.load()
   children = _CHILDREN()

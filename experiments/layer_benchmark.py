@@ -20,7 +20,6 @@ from collections.abc import Iterator
 import functools
 import statistics
 from typing import Any
-from typing import NamedTuple
 
 from absl import flags
 from flax import linen as nn
@@ -88,11 +87,9 @@ def main(_: list[str]) -> None:
     )
 
 
-class Layer(NamedTuple):
-  """A hidden layer without its bias."""
-
-  shape: tuple[int, ...]  # of its weights
-  apply: Callable[[jax.Array, jax.Array], jax.Array]  # of weights and inputs
+# A hidden layer without its bias: the shape of its weights, and its output as a
+# function of weights and inputs.
+Layer = tuple[tuple[int, ...], Callable[[jax.Array, jax.Array], jax.Array]]
 
 
 class LayerMLP(nn.Module):
@@ -104,11 +101,10 @@ class LayerMLP(nn.Module):
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps x [B, 28, 28] to logits [B, 10]."""
     x = x.reshape(x.shape[0], -1)
-    for i, layer in enumerate(self.layers):
-      init = nn.initializers.normal(0.05)
-      weights = self.param(f'weights_{i}', init, layer.shape)
+    for i, (shape, apply) in enumerate(self.layers):
+      weights = self.param(f'weights_{i}', nn.initializers.normal(0.05), shape)
       bias = self.param(f'bias_{i}', nn.initializers.zeros, (400,))
-      x = nn.relu(layer.apply(weights, x) + bias[None])
+      x = nn.relu(apply(weights, x) + bias[None])
     return nn.Dense(10)(x)
 
 
@@ -140,7 +136,7 @@ def _kernel_layer(
 ) -> Layer:
   """A layer whose kernel is a function of the shared weights."""
   kernel = make(sharing.kernel)
-  return Layer((sharing.num_weights,), lambda weights, x: x @ kernel(weights))
+  return (sharing.num_weights,), (lambda weights, x: x @ kernel(weights))
 
 
 def _block_layer(
@@ -148,9 +144,8 @@ def _block_layer(
 ) -> Layer:
   """One block of rows per orbit of outputs, against transformed copies of x."""
   inputs, firsts, position = _blocks(name, in_shape, out_shape)
-  return Layer(
-    (inputs.shape[1], firsts),
-    lambda w, x: (x[:, inputs] @ w).reshape(len(x), -1)[:, position],
+  return (inputs.shape[1], firsts), (
+    lambda w, x: (x[:, inputs] @ w).reshape(len(x), -1)[:, position]
   )
 
 

@@ -9,8 +9,6 @@ As one .npz file, with the paper's sample figures:
 Ten seconds and five for the 70000 images of G-MNIST on two cores.
 """
 
-from collections.abc import Sequence
-
 from absl import flags as absl_flags
 
 from aen.data import figures
@@ -49,7 +47,7 @@ _MAX_EXAMPLES = absl_flags.DEFINE_integer(
 _PLACES = flags.places()
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Makes everything that the flags ask for, and prints where it is."""
   places, folder = _PLACES(), _OUTPUT_DIR.value
   limit = {'max_examples': _MAX_EXAMPLES.value}

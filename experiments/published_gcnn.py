@@ -59,7 +59,7 @@ _NETWORK = ('symmetries', 'augmentations', 'size')
 KEY = ('dataset', 'initializer', 'epochs', 'train', 'test', *_NETWORK)
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Trains the table, data set by data set, and writes it as it grows."""
   run_dir, table = _DATA.run_dir('published_gcnn'), configurations()
   path, found = run_dir / 'published_gcnn.csv', False

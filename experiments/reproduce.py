@@ -28,7 +28,6 @@ import os
 import pathlib
 import platform
 import sys
-import time
 from typing import Any
 
 from absl import flags as absl_flags
@@ -88,7 +87,7 @@ _AGENT: dict[str, Any] = {}  # the paper's
 _SEARCH_RECIPE = aen.Recipe(epochs=4, criterion='accuracy')
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Runs what has not been run, stage by stage."""
   run_dir = io_lib.open_run(_RUN_DIR.value, {'experiment': 'reproduce'})
   results = pathlib.Path(_RESULTS.value)
@@ -271,16 +270,17 @@ def timed(
   path: pathlib.Path, stage: str, bases: Sequence[str]
 ) -> Iterator[None]:
   """Appends to a file how long a stage ran until it finished or was stopped."""
-  started = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
-  start, state = time.perf_counter(), 'stopped'
+  started = datetime.datetime.now(datetime.UTC)
+  state = 'stopped'
   try:
     yield
     state = 'finished'
   finally:
-    seconds = round(time.perf_counter() - start)
+    ended = datetime.datetime.now(datetime.UTC)
+    seconds = round((ended - started).total_seconds())
     print(f'{stage}: {state} after {seconds} s', flush=True)
     row = {
-      'started': started,
+      'started': started.isoformat(timespec='seconds'),
       'stage': stage,
       'bases': ' '.join(bases),
       'state': state,

@@ -64,7 +64,7 @@ _BASELINE = retraining.BASELINE
 Values = Mapping[str, Any]  # what a section's placeholders stand for
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Writes the pages and their pictures."""
   root = pathlib.Path(_ROOT.value)
   for name, content in pages(root).items():
@@ -255,44 +255,45 @@ def mlp_causes(files: Files) -> Iterator[Values]:
   """What becomes of the search's first network if one thing differs."""
   found = files.by_role('networks', 'recipes', 'lessons')
   rows = []
-  for title, (role, before) in _COMPARISONS['causes'].items():
-    pairs = _pairs(found, role, before).values()
-    if len(pairs) > 1:
-      paper = [a.paper.mean - b.paper.mean for a, b in pairs]
-      test = [a.test.mean - b.test.mean for a, b in pairs]
-      rows.append(
-        (title, len(pairs), *map(results.with_interval, (paper, test)))
+  for title, roles in _COMPARISONS['causes'].items():
+    paper, test = (_gains(found, *roles, by) for by in ('paper', 'test'))
+    if len(paper) > 1:
+      cells = (
+        results.with_interval([*each.values()]) for each in (paper, test)
       )
+      rows.append((title, len(paper), *cells))
   yield {'causes': rows}
 
 
-def _pairs(
-  found: Mapping[tuple[str, str], results.Network], role: str, other: str
-) -> dict[str, tuple[results.Network, results.Network]]:
-  """Returns the networks of two roles, by the data sets that have the first."""
+def _gains(
+  found: Mapping[tuple[str, str], results.Network],
+  better: str,
+  worse: str,
+  by: str = 'test',
+) -> dict[str, float]:
+  """Returns the points of a role over another, by data set and a protocol."""
   return {
-    dataset: (network, found[dataset, other])
-    for (dataset, known), network in found.items()
-    if known == role
+    dataset.removesuffix('_group'): getattr(network, by).mean
+    - getattr(found[dataset, worse], by).mean
+    for (dataset, role), network in found.items()
+    if role == better
   }
 
 
 def mlp_halves(files: Files) -> Iterator[Values]:
   """How much easier one half of the test images is."""
   found, (first, last) = files.by_role('halves'), published_mlp.HALVES
-
-  def cell(base: str, role: str) -> str:
-    pairs = _pairs(found, f'{role}, {last}', f'{role}, {first}').items()
-    return results.with_interval(
-      [a.paper.mean - b.paper.mean for d, (a, b) in pairs if d.startswith(base)]
+  gains = [
+    _gains(found, f'{role}, {last}', f'{role}, {first}', 'paper')
+    for role in (_BASELINE, _FIRST)
+  ]
+  rows = []
+  for base, title in published_mlp.BASES.items():
+    own = (
+      [g for d, g in each.items() if d.startswith(f'{base}/')] for each in gains
     )
-
-  yield {
-    'bases': [
-      (title, cell(f'{base}/', _BASELINE), cell(f'{base}/', _FIRST))
-      for base, title in published_mlp.BASES.items()
-    ]
-  }
+    rows.append((title, *map(results.with_interval, own)))
+  yield {'bases': rows}
 
 
 def strategies(files: Files) -> Iterator[Values]:
@@ -401,15 +402,8 @@ def agreement(files: Files) -> Iterator[Values]:
 def differences(files: Files) -> dict[str, dict[str, float]]:
   """Returns points gained, by what is compared and by data set."""
   found = files.by_role('networks', 'lessons')
-  return {
-    title: {
-      name: found[name + end, better].test.mean
-      - found[name + end, worse].test.mean
-      for name, role in found
-      if role == _WIDE
-    }
-    for title, (better, worse, end) in _COMPARISONS['contrasts'].items()
-  }
+  contrasts = _COMPARISONS['contrasts'].items()
+  return {title: _gains(found, *roles) for title, roles in contrasts}
 
 
 def contrasts(files: Files) -> Iterator[Values]:

@@ -53,7 +53,7 @@ _RECIPE = flags.recipe()
 _SEARCH = flags.search(strategy='exhaustive', top=1, retrain_seeds=1)
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Runs both comparisons and prints the ratios."""
   data = _DATA.load()
   few = search_lib.at_most(data, search_lib.SEARCH_IMAGES)
@@ -67,7 +67,16 @@ def main(_: Sequence[str]) -> None:
       data.image_shape, data.num_classes, **_NETWORKS()
     )
   )
-  rival = Rival.of(space, examples, recipe)
+  like = space.template
+  widths = [int(np.prod(grid)) for grid in like.hidden_shapes]
+  config = child_lib.ChildConfig(
+    timing.DenseMLP((*widths, like.num_classes), like.kernel_init), recipe
+  )
+  train = jax.jit(
+    lambda key, data: child_lib.train_child(key, {}, data, config)
+  )
+  rival = Rival(functools.partial(train, data=examples))
+  timing.timed(rival.train, jax.random.key(0))  # compiles
 
   def search(run_dir: str, on_trained: Callable[..., None]) -> Any:
     result = search_lib.search(
@@ -87,25 +96,6 @@ class Rival:
   train: Callable[[jax.Array], store_lib.Record]
   seconds: float = 0.0
   count: int = 0
-
-  @classmethod
-  def of(
-    cls,
-    space: mlp_space.MLPSpace,
-    data: child_lib.ChildData,
-    recipe: recipe_lib.Recipe,
-  ) -> 'Rival':
-    """Returns a rival that is compiled already."""
-    like = space.template
-    widths = [int(np.prod(grid)) for grid in like.hidden_shapes]
-    module = timing.DenseMLP((*widths, like.num_classes), like.kernel_init)
-    config = child_lib.ChildConfig(module, recipe)
-    train = jax.jit(
-      lambda key, data: child_lib.train_child(key, {}, data, config)
-    )
-    rival = cls(functools.partial(train, data=data))
-    timing.timed(rival.train, jax.random.key(0))
-    return rival
 
   def __call__(self, number: int = 1) -> None:
     """Trains some baselines."""

@@ -18,8 +18,6 @@ On your own images, with a symmetry of your own:
 The same command resumes an interrupted search.
 """
 
-from collections.abc import Sequence
-
 from aen.search import gcnn_space
 from experiments import flags
 from experiments import launch
@@ -39,7 +37,7 @@ _SEARCH = searching.Search(
 SEARCH_IMAGES = 6000  # as in the paper
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Searches, reports, and prints what was found."""
   _SEARCH.run('search_gcnn', gcnn_space.gcnn_space, SEARCH_IMAGES)
 

@@ -15,8 +15,6 @@ On your own images, as an .npz file or a folder of class-named folders:
 The same command resumes an interrupted search.
 """
 
-from collections.abc import Sequence
-
 from aen.search import mlp_space
 from experiments import flags
 from experiments import launch
@@ -27,7 +25,7 @@ _SEARCH = searching.Search(
 )
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Searches, reports, and prints what was found."""
   _SEARCH.run('search_mlp', mlp_space.mlp_space)
 

@@ -14,7 +14,6 @@ and a picture of each table. Half an hour on two cores for both tables of both
 bases. The same command resumes an interrupted run.
 """
 
-from collections.abc import Sequence
 import itertools
 
 from absl import flags as absl_flags
@@ -47,7 +46,7 @@ _CHILDREN = flags.from_fields(aen.SearchConfig, only=('num_seeds',))
 _PLACES = flags.places()
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Trains the tables, row by row, and lays them beside the paper's."""
   run_dir = io_lib.open_run(_RUN_DIR.value, {'experiment': 'single_symmetry'})
   seeds, recipe = range(_CHILDREN()['num_seeds']), _RECIPE(10000)

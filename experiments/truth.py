@@ -72,7 +72,7 @@ class Question:
   seed: int
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Asks everything that has not been answered yet."""
   asked_with = {h.name: h.value for h in (_BASE, _NUM_TRAIN, _EPOCHS)}
   config = {'experiment': 'truth', **asked_with, **_RETRAINING()}
