@@ -50,9 +50,6 @@ _LIGHT_SEEDS = flags.DEFINE_integer(
 _WIDE_SEEDS = flags.DEFINE_integer(
   'wide_seeds', 20, "Searches of each DQN as wide as the paper's, 400.", 2
 )
-_JUDGE = flags.DEFINE_enum(
-  'judge', 'test', ['test', 'validation'], 'Accuracies that count as true.'
-)
 _OUT = flags.DEFINE_string(
   'out', 'runs/compare_strategies', 'Folder for traces, tables and picture.'
 )
@@ -92,11 +89,11 @@ def main(_: list[str]) -> None:
   with launch.resumable():
     for landscape in [landscape_lib.load(f) for f in _LANDSCAPES.value]:
       found = panels[landscape.name] = {}
-      truth = landscape.values(_JUDGE.value)
+      truth = landscape.values()
       for label in _STRATEGIES.value or CONTENDERS:
         traces = search(label, landscape, out / 'traces')
         numbers = np.arange(len(traces.states))
-        curves = compare.curves(traces, landscape, numbers, _JUDGE.value)
+        curves = compare.curves(traces, landscape, numbers)
         found[label] = curves
         named = {'landscape': landscape.name, 'strategy': label}
         named['searches'] = len(numbers)
@@ -112,12 +109,9 @@ def main(_: list[str]) -> None:
 def search(
   label: str, landscape: landscape_lib.Landscape, folder: pathlib.Path
 ) -> compare.Trace:
-  """Returns the traces of all searches; runs those that are not known.
+  """Returns the traces of all searches; runs those that are not in files.
 
-  Args:
-    label: A contender, or a call.
-    landscape: What to search.
-    folder: Where traces are kept, by all that decides what they are.
+  A file's name has a digest of all that decides what is in it.
   """
   call = CONTENDERS.get(label, label)
   name, options = parse(call)

@@ -161,16 +161,10 @@ class Stopwatch:
   def run(
     self, method: str, work: int, entries: float, function: Callable[[], Any]
   ) -> tuple[Timing, Any]:
-    """Times a function whose work is known, unless it would take too long.
+    """Times a function, unless it would take too long.
 
-    Args:
-      method: Whose rate of work it is.
-      work: How often Γ is evaluated or copied.
-      entries: How many entries its tables have.
-      function: What to time.
-
-    Returns:
-      Its time, and what it returned or None if it did not run.
+    `work` is how often Γ is evaluated or copied, `entries` the size of tables.
+    What did not run returns None.
     """
     predicted = work * self._rate[method]
     if predicted > self._limit or entries > _MAX_TABLE_ENTRIES:

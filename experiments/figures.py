@@ -115,12 +115,7 @@ def spread(
   found: Mapping[str, landscape_lib.Landscape],
   marked: Mapping[str, Mapping[str, int]],
 ) -> figure.Figure:
-  """Draws what every network is worth, data set by data set.
-
-  Args:
-    found: The landscapes.
-    marked: By data set, networks to point out, by what they are.
-  """
+  """Draws what every network of each data set is worth; marks some, by kind."""
   drawn = style.sheet(9, 4.2)
   ax = drawn.subplots()
   jitter = np.random.default_rng(0).uniform(-0.28, 0.28, 4096)

@@ -137,11 +137,7 @@ def _define(
 
 
 def recipe(**defaults: Any) -> Callable[[int], recipe_lib.Recipe]:
-  """Defines how children are trained; epochs by default as many as suit.
-
-  Returns:
-    A function from the number of training images to the recipe.
-  """
+  """Defines how children are trained: a function of the number of images."""
   defaults = {'epochs': None, 'criterion': 'likelihood'} | defaults
   note = 'By default as many as take 250 steps, and at least 4.'
   values = from_fields(
@@ -159,11 +155,7 @@ def recipe(**defaults: Any) -> Callable[[int], recipe_lib.Recipe]:
 
 
 def search(**defaults: Any) -> Callable[[recipe_lib.Recipe], aen.SearchConfig]:
-  """Defines the search: the strategy, its seeds, the retraining.
-
-  Returns:
-    A function from the children's recipe to the configuration.
-  """
+  """Defines the search and its agent: a function of the children's recipe."""
   own = {field.name for field in dataclasses.fields(aen.SearchConfig)}
   searching = from_fields(
     aen.SearchConfig,
@@ -295,11 +287,7 @@ class Networks:
 def networks(
   exclude: Sequence[str] = (), **defaults: Any
 ) -> Callable[[], dict[str, Any]]:
-  """Defines the flags of `Networks`.
-
-  Returns:
-    A function that returns keyword arguments of a space.
-  """
+  """Defines the flags of `Networks`, which are keyword arguments of a space."""
   known = f'Those known: {", ".join(aen.SYMMETRIES)} (CNNs: the first three).'
   values = from_fields(
     Networks,

@@ -63,15 +63,12 @@ _STAGES = [
 _STAGE = absl_flags.DEFINE_multi_enum(
   'stage', _STAGES, _STAGES, 'Stages to run, in this order.'
 )
-_BASES, _RECIPES = list(published_mlp.BASES), list(published_mlp.RECIPES)
+_BASES = list(published_mlp.BASES)
 _BASE = absl_flags.DEFINE_multi_enum(
   'base', _BASES, _BASES, 'Which images are transformed.'
 )
 _CHILDREN = flags.from_fields(
   aen.SearchConfig, only=('num_seeds', 'top'), num_seeds=3, top=4
-)
-_RECIPE = absl_flags.DEFINE_multi_enum(
-  'recipe', _RECIPES, _RECIPES, "Recipes of the stage 'recipes'."
 )
 _VERIFY = absl_flags.DEFINE_integer(
   'verify', 0, 'Only retrain this many known children.', lower_bound=0
@@ -103,7 +100,6 @@ def main(_: list[str]) -> None:
       results=results,
       places=_PLACES(),
       bases=tuple(_BASE.value),
-      recipes_asked=tuple(_RECIPE.value),
       **_CHILDREN(),
     )
     if _VERIFY.value:
@@ -122,7 +118,6 @@ class Reproduction:
   results: pathlib.Path
   places: finding.Places
   bases: tuple[str, ...]
-  recipes_asked: tuple[str, ...]
   num_seeds: int
   top: int
 
@@ -223,13 +218,10 @@ class Reproduction:
     first = {'search 1': roles['search 1']}
     every = {r: n for r, n in roles.items() if r.startswith('search ')}
     every[retraining.BASELINE] = ()
-    networks = {title: first for title in published_mlp.RECIPES}
-    networks[published_mlp.OURS] = every
+    ours = published_mlp.OURS
     return [
-      Task(
-        name, networks[title], self.seeds, published_mlp.RECIPES[title], title
-      )
-      for title in self.recipes_asked
+      Task(name, every if title == ours else first, self.seeds, recipe, title)
+      for title, recipe in published_mlp.RECIPES.items()
     ]
 
   def lessons(self, name: str) -> list[Task]:

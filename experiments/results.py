@@ -141,10 +141,8 @@ def found(
 ) -> list[Found]:
   """Returns the AEN column, by both protocols.
 
-  Args:
-    tables: The networks with at most one symmetry.
-    retrained: The networks that the search found, by the published recipe.
-    others: The same by other recipes.
+  Rows are of networks with at most one symmetry, of those that the search found
+  by the published recipe, and of the latter by other recipes.
   """
   printed = published_mlp.found()
   singles, searched, again = map(networks, (tables, retrained, others))

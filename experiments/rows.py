@@ -18,12 +18,7 @@ Row = Mapping[str, str]
 
 
 def read(path: pathlib.Path, columns: Iterable[str] = ()) -> list[Row]:
-  """Returns a file's rows; none if it does not exist.
-
-  Args:
-    path: The file.
-    columns: What it has to have.
-  """
+  """Returns a file's rows, none if there is no file; it must have `columns`."""
   if not path.exists():
     return []
   with open(path, newline='', encoding='utf-8') as file:

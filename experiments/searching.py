@@ -32,14 +32,7 @@ class Search:
     make_space: Callable[..., space_lib.Space],
     search_images: int = search_lib.SEARCH_IMAGES,
   ) -> None:
-    """Searches, reports, and prints what was found.
-
-    Args:
-      experiment: The name of the launcher.
-      make_space: Returns the networks to choose among.
-      search_images: The search trains on at most this many images; retraining
-        uses all.
-    """
+    """Searches on at most `search_images`, retrains on all, and reports."""
     config = self._config(self._recipe(search_images))  # wrong flags fail first
     run_dir, data = self._data.run_dir(experiment), self._data.load()
     space = make_space(data.image_shape, data.num_classes, **self._networks())

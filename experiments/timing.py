@@ -44,15 +44,9 @@ def fastest(function: Callable[[], Any], repeats: int) -> tuple[float, Any]:
 def interleaved(
   variants: Mapping[str, Callable[[], Any]], repeats: int, warm_up: int = 1
 ) -> dict[str, list[float]]:
-  """Times variants in turn, round by round.
+  """Returns the seconds of each variant, round by round.
 
-  Args:
-    variants: What to time, by name.
-    repeats: Rounds that count.
-    warm_up: Rounds before them, in which programs are compiled.
-
-  Returns:
-    The seconds of each variant, one number per round.
+  In the rounds to warm up, which do not count, programs are compiled.
   """
   times: dict[str, list[float]] = {name: [] for name in variants}
   for number in range(warm_up + repeats):
@@ -105,10 +99,7 @@ def training_step(
 ) -> Callable[..., tuple[Any, Any]]:
   """Returns a step of (parameters, state of the optimizer) on one batch.
 
-  Args:
-    logits: A function of the parameters and of the step's other arguments.
-    labels: int [B]
-    optimizer: How parameters are updated.
+  `logits` is a function of the parameters and of the step's other arguments.
   """
 
   def loss(params: Any, *args: Any) -> jax.Array:

@@ -40,12 +40,6 @@ from experiments import launch
 from experiments import published_mlp
 from experiments import rows as rows_lib
 
-_BASE = absl_flags.DEFINE_string(
-  'base', 'g_digits', "Images of planted symmetries, such as 'g_mnist'."
-)
-_NUM_TRAIN = absl_flags.DEFINE_integer(
-  'num_train', None, 'Training images; all by default.', lower_bound=64
-)
 _GAINS = absl_flags.DEFINE_list(
   'gains', [], 'Of g_mnist and g_fashion_mnist: where to ask for gains.'
 )
@@ -54,9 +48,6 @@ _NUM_SEEDS = absl_flags.DEFINE_integer(
 )
 _NUM_SHUFFLED = absl_flags.DEFINE_integer(
   'num_shuffled', 20, 'Searches with shuffled labels.', lower_bound=0
-)
-_EPOCHS = absl_flags.DEFINE_integer(
-  'epochs', None, 'Epochs of a child; by default as in a search.', 1
 )
 _RETRAINING = flags.from_fields(aen.SearchConfig, only=('top', 'retrain_seeds'))
 _PLACES = flags.places()
@@ -74,8 +65,7 @@ class Question:
 
 def main(_: list[str]) -> None:
   """Asks everything that has not been answered yet."""
-  asked_with = {h.name: h.value for h in (_BASE, _NUM_TRAIN, _EPOCHS)}
-  config = {'experiment': 'truth', **asked_with, **_RETRAINING()}
+  config = {'experiment': 'truth', **_RETRAINING()}
   path = io_lib.open_run(_OUT.value, config) / 'truth.csv'
   rows: list[Mapping[str, object]] = [*rows_lib.read(path)]
   known = {(row['kind'], row['subject'], row['seed']) for row in rows}
@@ -112,8 +102,7 @@ def load(question: Question) -> dataset_lib.Dataset:
   """Returns the images to ask about."""
   if question.kind == 'square':
     return aen.load_dataset('tic_tac_toe', seed=question.seed)
-  base, name = _BASE.value, question.subject
-  sizes = {'num_train': _NUM_TRAIN.value}
+  base, name, sizes = 'g_digits', question.subject, {}
   if question.kind == 'gain':
     base, name = question.subject.split('/')
     sizes = {'num_train': 10000, 'num_validation': 1000}
@@ -161,11 +150,8 @@ def ask(question: Question) -> dict[str, object]:
       (question.subject.split('/')[1],) if gain else None,
       head='dense' if gain else 'invariant',
     )
-  epochs = {}
-  if _EPOCHS.value and question.kind in ('planted', 'shuffled'):
-    epochs = {'epochs': _EPOCHS.value}
   images = min(len(data.train), search_lib.SEARCH_IMAGES)
-  recipe = search_lib.default_recipe(images, **epochs)
+  recipe = search_lib.default_recipe(images)
   config = aen.SearchConfig(recipe, seed=question.seed, **_RETRAINING())
   best = search_lib.search(data, space, config).best
   names = {*best.symmetries, *best.implied}
