@@ -23,6 +23,7 @@ import dataclasses
 import functools
 import resource
 import tempfile
+import time
 from typing import Any
 
 from absl import flags as absl_flags
@@ -31,6 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aen import report
+from aen.data import dataset as dataset_lib
 from aen.search import mlp_space
 from aen.search import search as search_lib
 from aen.train import child as child_lib
@@ -78,14 +80,7 @@ def main(_: list[str]) -> None:
   rival = Rival(functools.partial(train, data=examples))
   timing.timed(rival.train, jax.random.key(0))  # compiles
 
-  def search(run_dir: str, on_trained: Callable[..., None]) -> Any:
-    result = search_lib.search(
-      data, space, _SEARCH(recipe), run_dir, on_trained=on_trained
-    )
-    report.write(result, data, run_dir)
-    return result.counts
-
-  compare_search(search, len(space), rival, orbits_seconds)
+  compare_search(data, space, recipe, rival, orbits_seconds)
   compare_batches(space, examples, recipe, rival)
 
 
@@ -106,13 +101,14 @@ class Rival:
 
 
 def compare_search(
-  search: Callable[[str, Callable[..., None]], Any],
-  num_networks: int,
+  data: dataset_lib.Dataset,
+  space: mlp_space.MLPSpace,
+  recipe: recipe_lib.Recipe,
   rival: Rival,
   orbits_seconds: float,
 ) -> None:
   """Times a search end to end, with the rival's training in between."""
-  training = 0.0
+  training, num_networks = 0.0, len(space)
 
   def race(records: Sequence[store_lib.Record]) -> None:
     nonlocal training
@@ -120,8 +116,13 @@ def compare_search(
     if rival.count < num_networks:
       rival(len(records))
 
+  start = time.perf_counter()
   with tempfile.TemporaryDirectory() as run_dir:
-    seconds, counts = timing.timed(search, run_dir, race)
+    result = search_lib.search(
+      data, space, _SEARCH(recipe), run_dir, on_trained=race
+    )
+    report.write(result, data, run_dir)
+  counts, seconds = result.counts, time.perf_counter() - start
   ours = seconds - rival.seconds + orbits_seconds
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
   print(

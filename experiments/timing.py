@@ -118,8 +118,14 @@ def training_step(
 
 def output(benchmark: str) -> Callable[[str], pathlib.Path]:
   """Defines --out; returns a function from a file's name to its path there."""
-  folder = flags.DEFINE_string('out', f'runs/{benchmark}', 'Folder of tables.')
-  return lambda name: pathlib.Path(folder.value) / name
+  out = flags.DEFINE_string('out', f'runs/{benchmark}', 'Folder of tables.')
+
+  def path(name: str) -> pathlib.Path:
+    folder = pathlib.Path(out.value)
+    folder.mkdir(parents=True, exist_ok=True)  # fails before the measurements
+    return folder / name
+
+  return path
 
 
 def collect(
