@@ -126,30 +126,30 @@ def measure(
   def compiled(function: Callable[..., Any], *axes: int | None) -> Any:
     return jax.jit(jax.vmap(function, axes) if several else function)
 
+  def init(module: nn.Module, key: jax.Array) -> tuple[Any, Any]:
+    params = module.init(key, images)['params']
+    return params, optimizer.init(params)
+
+  def logits(
+    module: nn.Module,
+    augmented: bool,
+    params: Any,
+    key: jax.Array,
+    x: jax.Array,
+  ) -> jax.Array:
+    augment_key, dropout_key = jax.random.split(key)
+    x = aen.augment(augment_key, x, mask) if augmented else x
+    rngs = {'dropout': dropout_key}
+    return module.apply({'params': params}, x, train=True, rngs=rngs)
+
   calls, states = {}, {}
   variants = _modules(group_cnn.GROUPS[group], width, shape, _METHODS.value)
   for name, (module, augmented) in variants.items():
-
-    def init(key: jax.Array, module: nn.Module = module) -> tuple[Any, Any]:
-      params = module.init(key, images)['params']
-      return params, optimizer.init(params)
-
-    def logits(
-      params: Any,
-      key: jax.Array,
-      images: jax.Array,
-      module: nn.Module = module,
-      augmented: bool = augmented,
-    ) -> jax.Array:
-      augment_key, dropout_key = jax.random.split(key)
-      if augmented:
-        images = aen.augment(augment_key, images, mask)
-      rngs = {'dropout': dropout_key}
-      return module.apply({'params': params}, images, train=True, rngs=rngs)
-
     if module not in states:
-      states[module] = compiled(init, 0)(key)
-    step = timing.training_step(logits, labels, optimizer)
+      states[module] = compiled(functools.partial(init, module), 0)(key)
+    step = timing.training_step(
+      functools.partial(logits, module, augmented), labels, optimizer
+    )
     calls[name] = functools.partial(
       compiled(step, 0, 0, None), states[module], key, images
     )

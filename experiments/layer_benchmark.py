@@ -192,16 +192,16 @@ def measure(names: tuple[str, ...], batch: int) -> Iterator[dict[str, Any]]:
   x = jax.random.normal(jax.random.key(0), (batch, 28, 28))
   labels = jax.random.randint(jax.random.key(1), (batch,), 0, 10)
   optimizer = optax.adam(1e-3)
+
+  def logits(module: nn.Module, extra: Any, params: Any) -> jax.Array:
+    return module.apply({'params': params, **extra}, x)
+
   steps, compiling = {}, {}
   for variant, (module, extra) in _variants(names, _BACKWARD.value).items():
     params = jax.jit(module.init)(jax.random.key(2), x)['params']
     state = params, optimizer.init(params)
     step = timing.training_step(
-      lambda params, module=module, extra=extra: module.apply(
-        {'params': params, **extra}, x
-      ),
-      labels,
-      optimizer,
+      functools.partial(logits, module, extra), labels, optimizer
     )
     compiling[variant], compiled = timing.timed(
       lambda step=step, state=state: jax.jit(step).lower(state).compile()

@@ -33,7 +33,7 @@ _FIGURES = absl_flags.DEFINE_bool(
   'figures', False, 'Draw the sample figures of G-data sets in --output_dir.'
 )
 _OUTPUT_DIR = absl_flags.DEFINE_string(
-  'output_dir', 'datasets', 'Where .npz files and figures are written.'
+  'output_dir', 'datasets', 'Folder of .npz files and figures.'
 )
 _MAX_EXAMPLES = absl_flags.DEFINE_integer(
   'max_examples',
@@ -42,8 +42,6 @@ _MAX_EXAMPLES = absl_flags.DEFINE_integer(
   ' --format=tfds, give it a --data_dir of its own.',
   lower_bound=1,
 )
-
-
 _PLACES = flags.places()
 
 

@@ -93,22 +93,22 @@ def fill(template: str, files: 'Files') -> str:
   """
   text = (_TEMPLATES / template).read_text('utf-8')
   head = r'^<!-- section: (\w+)(?:, needs: (.*))? -->\n'
-  _, *parts = re.split(head, text, flags=re.MULTILINE)
+  parts = re.split(head, text, flags=re.MULTILINE)
   blocks = []
-  for name, needs, section in zip(*[iter(parts)] * 3, strict=True):
-    if all((files.folder / path).exists() for path in (needs or '').split()):
-      for values in SECTIONS.get(name, lambda _: [{}])(files):
-        block = string.Template(section.strip()).substitute(values)
-        blocks.append(
-          re.sub(
-            r'^<!-- each: (\w+) --> (.*)$',
-            lambda m, values=values: '\n'.join(
-              m[2].format(row=row) for row in values[m[1]]
-            ),
-            block,
-            flags=re.MULTILINE,
-          )
-        )
+  sections = zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
+  for name, needs, section in sections:
+    if not all(
+      (files.folder / path).exists() for path in (needs or '').split()
+    ):
+      continue
+    for values in SECTIONS.get(name, lambda _: [{}])(files):
+
+      def repeated(line: re.Match[str], values: Values = values) -> str:
+        return '\n'.join(line[2].format(row=row) for row in values[line[1]])
+
+      block = string.Template(section.strip()).substitute(values)
+      each = r'^<!-- each: (\w+) --> (.*)$'
+      blocks.append(re.sub(each, repeated, block, flags=re.MULTILINE))
   return '\n\n'.join(blocks) + '\n' if blocks else ''
 
 
