@@ -400,10 +400,20 @@ def agreement(files: Files) -> Iterator[Values]:
 
 
 def differences(files: Files) -> dict[str, dict[str, float]]:
-  """Returns points gained, by what is compared and by data set."""
+  """Returns points gained, by what is compared and by data set.
+
+  Data sets that a comparison lacks, such as before a stage is finished, are
+  left out of all.
+  """
   found = files.by_role('networks', 'lessons')
-  contrasts = _COMPARISONS['contrasts'].items()
-  return {title: _gains(found, *roles) for title, roles in contrasts}
+  compared = _COMPARISONS['contrasts'].items()
+  gains = {title: _gains(found, *roles) for title, roles in compared}
+  names = [
+    n
+    for n in gains[_AT_EQUAL_SIZE]
+    if all(n in each for each in gains.values())
+  ]
+  return {title: {n: each[n] for n in names} for title, each in gains.items()}
 
 
 def contrasts(files: Files) -> Iterator[Values]:
