@@ -96,11 +96,7 @@ def diagonal_p(values: np.ndarray, first: int = 6) -> float:
   """Does a network do best on images that its own symmetry transformed?
 
   An exact permutation test: the share of permutations of the columns from
-  `first` on whose diagonal, after double centring, has as large a sum.
-
-  Args:
-    values: [13, 13]
-    first: The first of the rows and columns in question.
+  `first` on whose diagonal, after double centring, has as large a sum. [13, 13]
   """
   square = double_centred(values)[first:, first:]
   rows = np.arange(len(square))

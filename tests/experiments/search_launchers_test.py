@@ -169,9 +169,9 @@ def test_truth_asks_fairly_and_counts():
   planted = {q.subject for q in asked if q.kind == 'planted'}
   assert planted == set(aen.SYMMETRIES)
   data = aen.load_dataset('digits')
-  moved = launcher.shuffled(data)
+  permuted = launcher.shuffled(data)
   for name in ('train', 'validation', 'test'):
-    before, after = getattr(data, name), getattr(moved, name)
+    before, after = getattr(data, name), getattr(permuted, name)
     np.testing.assert_array_equal(before.images, after.images)
     assert (before.labels != after.labels).mean() > 0.5
     np.testing.assert_array_equal(
