@@ -18,7 +18,6 @@ minutes a landscape; the paper's DQN adds one or two minutes per seed. The same
 command resumes an interrupted run.
 """
 
-import ast
 from collections.abc import Iterator
 import hashlib
 import itertools
@@ -36,6 +35,7 @@ from experiments import launch
 from experiments import results
 from experiments import rows as rows_lib
 from experiments import traces as traces_lib
+from experiments.flags import parse_strategy
 
 _LANDSCAPES = flags.DEFINE_list(
   'landscapes', None, 'Landscape files (.npz), separated by commas.'
@@ -114,7 +114,7 @@ def search(
   A file's name has a digest of all that decides what is in it.
   """
   call = CONTENDERS.get(label, label)
-  name, options = parse(call)
+  name, options = parse_strategy(call)
   strategy = traces_lib.make_strategy(landscape, name, **options)
   rounds = _rounds(name, options, landscape)
   details, searches, chunk = '', _SEEDS.value, _CHUNK
@@ -142,26 +142,6 @@ def search(
   return compare.Trace(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
 
-def parse(call: str) -> tuple[str, dict[str, Any]]:
-  """Reads a name, or a call with literal keyword arguments.
-
-  >>> parse('halving(factor=3)')
-  ('halving', {'factor': 3})
-  """
-  try:
-    tree = ast.parse(call.strip(), mode='eval').body
-    if isinstance(tree, ast.Name):
-      return tree.id, {}
-    if isinstance(tree, ast.Call) and not tree.args:
-      options = {k.arg: ast.literal_eval(k.value) for k in tree.keywords}
-      return tree.func.id, options
-  except (SyntaxError, ValueError, AttributeError, TypeError):
-    pass
-  raise ValueError(
-    f'expected a strategy such as random or dqn(discount=0.9), got {call!r}'
-  )
-
-
 def _rounds(
   name: str, options: dict[str, Any], landscape: landscape_lib.Landscape
 ) -> int:
@@ -170,10 +150,9 @@ def _rounds(
     'exhaustive': len(landscape),
     'random': len(landscape),
     'halving': 3 * len(landscape),
-    'local': 3000,
     'evolution': options.get('max_steps', 1000),
     'dqn': options.get('max_steps', agent_lib.DQNConfig().max_steps),
-  }[name]
+  }.get(name, 3000)
   if name == 'random' and not options.get('distinct', True):
     steps = len(landscape.network_of)
   return -(-steps // options.get('per_round', 1))

@@ -29,6 +29,7 @@ import numpy as np
 
 import aen
 from aen.groups.paper import elements
+from aen.groups.symmetries import PAPER_SYMMETRIES
 from experiments import launch
 from experiments import timing
 
@@ -69,7 +70,7 @@ def main(_: list[str]) -> None:
   if {'single', 'product'} <= set(_FAMILIES.value):
     draw(rows, _OUT('construction.png'))
   seconds, lattice = timing.fastest(
-    lambda: aen.lattice(aen.SYMMETRIES, [(28, 28), (20, 20), (20, 20)]), 1
+    lambda: aen.lattice(PAPER_SYMMETRIES, [(28, 28), (20, 20), (20, 20)]), 1
   )
   print(
     f'\n4096 states of 784→400→400 are {len(lattice)} networks: {seconds:.1f} s'
@@ -104,7 +105,7 @@ def cases(
       name: aen.pair(
         aen.permutation(name, (28, 28)), aen.permutation(name, (20, 20))
       )
-      for name in aen.SYMMETRIES
+      for name in PAPER_SYMMETRIES
     }
     orders = [_order(pair) for pair in pairs.values()]
     for (name, pair), order in zip(pairs.items(), orders, strict=True):

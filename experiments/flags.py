@@ -7,6 +7,7 @@ launcher calls the functions that it needs, with the defaults that differ there;
 each returns a function that returns what the user asked for.
 """
 
+import ast
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -40,8 +41,6 @@ _AGENT_NAMES = {
   'batch_size': 'q_batch_size',
   'models': 'models_per_epsilon',
 }
-# Options of the agent that another strategy has too.
-_SHARED = {'evolution': ('max_steps',)}
 _SIMPLE = {
   bool: flags.DEFINE_bool,
   int: flags.DEFINE_integer,
@@ -160,7 +159,10 @@ def search(**defaults: Any) -> Callable[[recipe_lib.Recipe], aen.SearchConfig]:
   searching = from_fields(
     aen.SearchConfig,
     exclude=('recipe', 'options'),
-    choices={'strategy': [*strategies.STRATEGIES]},
+    notes={
+      'strategy': f'One of {", ".join(strategies.STRATEGIES)}; options of its'
+      ' own as in halving(factor=3).'
+    },
     **{'strategy': 'dqn'} | {k: v for k, v in defaults.items() if k in own},
   )
   agent = from_fields(
@@ -174,24 +176,49 @@ def search(**defaults: Any) -> Callable[[recipe_lib.Recipe], aen.SearchConfig]:
 
   def make(recipe: recipe_lib.Recipe) -> aen.SearchConfig:
     fields, options = searching(), agent()
-    strategy = fields['strategy']
+    strategy, own = parse_strategy(fields['strategy'])
+    known = strategies.option_names(strategy)
     if strategy == 'dqn':
       if len(options['models']) == 1:
         options['models'] *= len(options['epsilons'])
       agent_lib.DQNConfig(**options)  # raises if they do not go together
-    else:
-      shared = _SHARED.get(strategy, ())
-      for field in options.keys() - shared:
-        name = _AGENT_NAMES.get(field, field)
-        if not flags.FLAGS[name].using_default_value:
-          raise ValueError(
-            f'--{name} is for --strategy=dqn, got --strategy={strategy};'
-            ' leave one of them out'
-          )
-      options = {field: options[field] for field in shared}
-    return aen.SearchConfig(recipe, options=tuple(options.items()), **fields)
+    else:  # flags of the agent count where the strategy has that option too
+      given = {
+        field: value
+        for field, value in options.items()
+        if not flags.FLAGS[_AGENT_NAMES.get(field, field)].using_default_value
+      }
+      for field in given.keys() - set(known):
+        raise ValueError(
+          f'--{_AGENT_NAMES.get(field, field)} is for --strategy=dqn, got'
+          f' --strategy={strategy}; leave one of them out'
+        )
+      options = given
+    options |= own
+    fields |= {'strategy': strategy, 'options': tuple(options.items())}
+    return aen.SearchConfig(recipe, **fields)
 
   return make
+
+
+def parse_strategy(call: str) -> tuple[str, dict[str, Any]]:
+  """Reads a name, or a call with literal keyword arguments.
+
+  >>> parse_strategy('halving(factor=3)')
+  ('halving', {'factor': 3})
+  """
+  try:
+    tree = ast.parse(call.strip(), mode='eval').body
+    if isinstance(tree, ast.Name):
+      return tree.id, {}
+    if isinstance(tree, ast.Call) and not tree.args:
+      options = {k.arg: ast.literal_eval(k.value) for k in tree.keywords}
+      return tree.func.id, options
+  except (SyntaxError, ValueError, AttributeError, TypeError):
+    pass
+  raise ValueError(
+    f'expected a strategy such as random or dqn(discount=0.9), got {call!r}'
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,8 +298,8 @@ class Networks:
 
   Attributes:
     symmetries: The symmetries to choose among, separated by commas; by default
-      all that can act on the images. Your own are written module.function, as
-      numpy.transpose.
+      those of the paper's that can act on the images. Your own are written
+      module.function, as numpy.transpose.
     head: The last layer: invariant (the logits are the same for transformed
       images) or dense (as in the paper).
     features: Channels at each hidden point; by default as many as give small or
@@ -288,7 +315,8 @@ def networks(
   exclude: Sequence[str] = (), **defaults: Any
 ) -> Callable[[], dict[str, Any]]:
   """Defines the flags of `Networks`, which are keyword arguments of a space."""
-  known = f'Those known: {", ".join(aen.SYMMETRIES)} (CNNs: the first three).'
+  names = ', '.join(aen.SYMMETRIES)
+  known = f'Those known: {names} (CNNs: rotation and flips).'
   values = from_fields(
     Networks,
     exclude=exclude,
@@ -302,7 +330,13 @@ def networks(
     module, _, name = word.rpartition('.')
     if not module:
       return word
-    function = getattr(importlib.import_module(module), name, None)
+    try:
+      function = getattr(importlib.import_module(module), name, None)
+    except ModuleNotFoundError as error:
+      raise ValueError(
+        f'--symmetries: there is no module {module!r} in the current directory'
+        f' or on PYTHONPATH, for {word}'
+      ) from error
     if not callable(function):
       raise ValueError(
         f'--symmetries: {module} has no function {name!r}; write'

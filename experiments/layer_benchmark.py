@@ -30,6 +30,7 @@ import optax
 
 import aen
 from aen.groups.paper import elements
+from aen.groups.symmetries import PAPER_SYMMETRIES
 from experiments import launch
 from experiments import timing
 
@@ -52,11 +53,11 @@ _SETS = flags.DEFINE_multi_string(
 _OUT = timing.output('layer_benchmark')
 
 SETS = (
-  *((name,) for name in aen.SYMMETRIES),
+  *((name,) for name in PAPER_SYMMETRIES),
   ('rotation', 'horizontal_flip'),
   ('rotation', 'left_vertical_scramble'),
   ('horizontal_flip', 'vertical_flip', 'top_horizontal_scramble'),
-  tuple(aen.SYMMETRIES),
+  PAPER_SYMMETRIES,
   (),
 )
 

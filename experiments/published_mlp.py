@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-import aen
+from aen.groups.symmetries import PAPER_SYMMETRIES
 from aen.train import recipe as recipe_lib
 from experiments import rows as rows_lib
 
 BASES = {'g_mnist': 'G-MNIST', 'g_fashion_mnist': 'G-Fashion-MNIST'}
 SINGLE = tuple(f'iaug{bit}' for bit in range(13))
 MULTIPLE = tuple(f'aug{number}' for number in range(6))
-NETWORKS = ((), *((name,) for name in aen.SYMMETRIES))
+NETWORKS = ((), *((name,) for name in PAPER_SYMMETRIES))
 AEN = 'AEN'  # the column of what the search found
 # The column Eq(k) is the network equivariant to symmetry number …
 NETWORK_OF_COLUMN = (1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 6, 7)

@@ -33,6 +33,7 @@ import numpy as np
 import aen
 from aen import io as io_lib
 from aen.data import dataset as dataset_lib
+from aen.groups.symmetries import PAPER_SYMMETRIES
 from aen.search import mlp_space
 from aen.search import search as search_lib
 from experiments import flags
@@ -48,6 +49,12 @@ _NUM_SEEDS = absl_flags.DEFINE_integer(
 )
 _NUM_SHUFFLED = absl_flags.DEFINE_integer(
   'num_shuffled', 20, 'Searches with shuffled labels.', lower_bound=0
+)
+_EPOCHS = absl_flags.DEFINE_integer(
+  'epochs',
+  None,
+  'Epochs of a child, planted and shuffled; by default as in a search.',
+  lower_bound=1,
 )
 _RETRAINING = flags.from_fields(aen.SearchConfig, only=('top', 'retrain_seeds'))
 _PLACES = flags.places()
@@ -65,7 +72,7 @@ class Question:
 
 def main(_: list[str]) -> None:
   """Asks everything that has not been answered yet."""
-  config = {'experiment': 'truth', **_RETRAINING()}
+  config = {'experiment': 'truth', 'epochs': _EPOCHS.value, **_RETRAINING()}
   path = io_lib.open_run(_OUT.value, config) / 'truth.csv'
   rows: list[Mapping[str, object]] = [*rows_lib.read(path)]
   known = {(row['kind'], row['subject'], row['seed']) for row in rows}
@@ -87,12 +94,12 @@ def questions(
   yield Question('square', 'tic_tac_toe', 0)
   for base in gains:
     table = published_mlp.table(base, published_mlp.SINGLE)
-    for bit, name in enumerate(aen.SYMMETRIES, start=1):
+    for bit, name in enumerate(PAPER_SYMMETRIES, start=1):
       if table[bit, bit] > table[bit, 0]:  # better than without symmetry
         yield Question('gain', f'{base}/{name}', 0)
   for seed in range(max(num_seeds, num_shuffled)):
     if seed < num_seeds:
-      for name in aen.SYMMETRIES:
+      for name in PAPER_SYMMETRIES:
         yield Question('planted', name, seed)
     if seed < num_shuffled:
       yield Question('shuffled', 'aug0', seed)
@@ -106,7 +113,7 @@ def load(question: Question) -> dataset_lib.Dataset:
   if question.kind == 'gain':
     base, name = question.subject.split('/')
     sizes = {'num_train': 10000, 'num_validation': 1000}
-  bit = ['aug0', *aen.SYMMETRIES].index(name)
+  bit = ['aug0', *PAPER_SYMMETRIES].index(name)
   where = dataclasses.asdict(_PLACES())
   data = aen.load_dataset(
     f'{base}/iaug{bit}_group', seed=question.seed, **where, **sizes
@@ -152,6 +159,8 @@ def ask(question: Question) -> dict[str, object]:
     )
   images = min(len(data.train), search_lib.SEARCH_IMAGES)
   recipe = search_lib.default_recipe(images)
+  if _EPOCHS.value and question.kind in ('planted', 'shuffled'):
+    recipe = dataclasses.replace(recipe, epochs=_EPOCHS.value)
   config = aen.SearchConfig(recipe, seed=question.seed, **_RETRAINING())
   best = search_lib.search(data, space, config).best
   names = {*best.symmetries, *best.implied}

@@ -106,6 +106,17 @@ def test_evolution_shares_a_flag_with_the_agent():
   with flagsaver.flagsaver(strategy='evolution', max_steps=7):
     config = launcher._SEARCH._config(aen.Recipe())
   assert config.options == (('max_steps', 7),)
+  with flagsaver.flagsaver(strategy='evolution(population=9)'):
+    config = launcher._SEARCH._config(aen.Recipe())
+  assert (config.strategy, config.options) == (
+    'evolution',
+    (('population', 9),),
+  )
+  with (
+    flagsaver.flagsaver(strategy='evolutoin'),
+    pytest.raises(ValueError, match="did you mean 'evolution'"),
+  ):
+    launcher._SEARCH._config(aen.Recipe())
 
 
 @pytest.mark.parametrize(('name', 'small'), [s[:2] for s in SEARCHES])
