@@ -19,6 +19,7 @@ import math
 from typing import Any
 
 from flax import linen as nn
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -200,31 +201,23 @@ def _params(variables: Mapping[str, Any]) -> Mapping[str, Any]:
   return variables['params']
 
 
-def _in_shape(model: nn.Module, params: Mapping[str, Any]) -> tuple[int, ...]:
+def _in_shape(model: Any, params: Mapping[str, Any]) -> tuple[int, ...]:
   """Returns the shape of one example, as the model determines it."""
   if isinstance(model, EquivariantMLP):
     name, first = next(iter(model.sublayers().items()))
-    shape = _in_shape(first, params.get(name, {}))
-    return model.in_shape if shape == (*model.in_shape, 1) else shape
+    shape: Any = _in_shape(first, params.get(name, {}))
+    return shape[:-1] if shape == (*model.in_shape, 1) else shape
   if isinstance(model, EquivariantDense):
     return (*model.in_shape, *np.shape(params.get('kernel', ()))[1:2])
   if isinstance(model, nn.Sequential) and model.layers:
-    return _in_shape(model.layers[0], params.get(_names(model)[0], {}))
+    name, first = _sequential(model, ())[0]
+    return _in_shape(first, params.get(name, {}))
   if isinstance(model, GroupCNN) and model.in_shape is not None:
-    return model.in_shape
+    return tuple(model.in_shape)
   raise ValueError(
     f'the shape of the inputs does not follow from this {type(model).__name__};'
     ' give the shape of one example: export(…, in_shape=(28, 28, 1))'
   )
-
-
-def _names(model: nn.Sequential) -> list[str]:
-  """Returns the names under which Flax keeps the layers' parameters."""
-  names: dict[int, str] = {}
-  for i, layer in enumerate(model.layers):  # the same one may occur twice
-    name = getattr(layer, 'name', None) or f'layers_{i}'
-    names.setdefault(id(layer), name)
-  return [names[id(layer)] for layer in model.layers]
 
 
 def _append(
@@ -244,90 +237,79 @@ def _append(
   """
   if not isinstance(step, nn.Module):
     return _function(graph, x, step)
-  # Not by isinstance: a subclass may compute something else.
-  if type(step) not in _MODULES:
-    known = ', '.join(kind.__name__ for kind in _MODULES)
-    raise ValueError(
-      f'export knows {known}, got {type(step).__name__}; write the model as an'
-      ' nn.Sequential of these, or convert its parameters with to_dense'
-    )
   dtype = getattr(step, 'dtype', None)
   if dtype is not None and jnp.dtype(dtype) != jnp.float32:
     raise ValueError(
       f'export computes in float32, got {type(step).__name__} with dtype'
       f' {jnp.dtype(dtype)}; export it with dtype=None'
     )
-  return _MODULES[type(step)](graph, x, step, params, name)
+  # Not by isinstance: a subclass may compute something else.
+  if add := _LAYERS.get(type(step)):
+    return add(graph, x, step, params, name)
+  if parts := _NETWORKS.get(type(step)):
+    for key, part in parts(step, x.shape):
+      x = _append(graph, x, part, params.get(key, {}), f'{name}{key}.')
+    return x
+  known = ', '.join(kind.__name__ for kind in (*_NETWORKS, *_LAYERS))
+  raise ValueError(
+    f'export knows {known}, got {type(step).__name__}; write the model as an'
+    ' nn.Sequential of these, or convert its parameters with to_dense'
+  )
 
 
-def _sequential(
-  graph: _Graph,
-  x: _Value,
-  model: nn.Sequential,
-  params: Mapping[str, Any],
-  name: str,
-) -> _Value:
-  for layer, key in zip(model.layers, _names(model), strict=True):
-    x = _append(graph, x, layer, params.get(key, {}), f'{name}{key}.')
-  return x
+# The layers and functions of a network, in order; layers with their names.
+_Parts = list[tuple[str, Any]]
 
 
-def _appender(
-  graph: _Graph, params: Mapping[str, Any], name: str
-) -> Callable[[_Value, nn.Module], _Value]:
-  """Returns a function that appends a named layer of a network."""
-
-  def append(x: _Value, layer: nn.Module) -> _Value:
-    key = layer.name or ''
-    return _append(graph, x, layer, params.get(key, {}), f'{name}{key}.')
-
-  return append
+def _sequential(model: nn.Sequential, shape: tuple[int, ...]) -> _Parts:
+  del shape
+  names: dict[int, str] = {}
+  for i, layer in enumerate(model.layers):  # the same one may occur twice
+    name = getattr(layer, 'name', None) or f'layers_{i}'  # as Flax does
+    names.setdefault(id(layer), name)
+  return [(names[id(layer)], layer) for layer in model.layers]
 
 
-def _mlp(
-  graph: _Graph,
-  x: _Value,
-  model: EquivariantMLP,
-  params: Mapping[str, Any],
-  name: str,
-) -> _Value:
-  append = _appender(graph, params, name)
-  *hidden, head = model.sublayers().values()
-  if hidden[0].features is not None and x.shape == model.in_shape:
-    x = _reshaped(x, (*x.shape, 1))
+def _mlp(model: EquivariantMLP, shape: tuple[int, ...]) -> _Parts:
+  *hidden, head = model.sublayers().items()
+  parts: _Parts = []
+  if hidden[0][1].features is not None and shape == model.in_shape:
+    parts.append(('', _to_shape(*shape, 1)))
   for layer in hidden:
-    x = _function(graph, append(x, layer), model.activation)
+    parts += [layer, ('', model.activation)]
+  flatten = ('', _to_shape(-1))
   if model.head == 'dense':
-    x = _reshaped(x, (-1,))
-  return _reshaped(append(x, head), (-1,))
+    parts.append(flatten)
+  return [*parts, head, flatten]
 
 
-def _group_cnn(
-  graph: _Graph,
-  x: _Value,
-  model: GroupCNN,
-  params: Mapping[str, Any],
-  name: str,
-) -> _Value:
-  shape = (*x.shape, 1) if len(x.shape) == 2 else x.shape
-  if len(shape) != 3 or model.in_shape not in (None, shape):
+def _group_cnn(model: GroupCNN, shape: tuple[int, ...]) -> _Parts:
+  image_shape: Any = (*shape, 1) if len(shape) == 2 else shape
+  if len(image_shape) != 3 or model.in_shape not in (None, image_shape):
     expected = model.in_shape or '(H, W, C)'
-    raise ValueError(f'GroupCNN needs images {expected}, got shape {x.shape}')
-  *convs, dense, last, head = model.sublayers(shape).values()
-
-  append = _appender(graph, params, name)
+    raise ValueError(f'GroupCNN needs images {expected}, got shape {shape}')
+  *convs, dense, last, head = model.sublayers(image_shape).items()
   pool = functools.partial(pooling.spatial_pool, group=model.group())
-  x = _reshaped(x, shape)
+  relu, flatten = ('', nn.relu), ('', _to_shape(-1))
+  parts: _Parts = [('', _to_shape(*image_shape))]
   for i, conv in enumerate(convs):
-    x = _function(graph, append(x, conv), nn.relu)
-    if i % 2:
-      x = _function(graph, x, pool)
+    parts += [conv, relu, ('', pool)] if i % 2 else [conv, relu]
   if model.head == 'dense':
-    x = _reshaped(x, (-1,))
-  x = _function(graph, append(x, dense), nn.relu)
-  if model.head == 'invariant':
-    x = _reshaped(_function(graph, x, pooling.group_pool), (-1,))
-  return append(append(x, last), head)
+    parts += [flatten, dense, relu]
+  else:
+    parts += [dense, relu, ('', pooling.group_pool), flatten]
+  return [*parts, last, head]
+
+
+_NETWORKS: dict[type, Callable[[Any, tuple[int, ...]], _Parts]] = {
+  EquivariantMLP: _mlp,
+  GroupCNN: _group_cnn,
+  nn.Sequential: _sequential,
+}
+
+
+def _to_shape(*shape: int) -> Callable[[jax.Array], jax.Array]:
+  return lambda x: x.reshape(len(x), *shape)
 
 
 def _equivariant_dense(
@@ -338,12 +320,12 @@ def _equivariant_dense(
   name: str,
 ) -> _Value:
   plain = convert.to_dense(layer, params)
-  shape, out_shape = layer.in_shape, layer.out_shape
+  shape, out_shape = tuple(layer.in_shape), tuple(layer.out_shape)
   if layer.features is not None:
     channels = len(plain['kernel']) // math.prod(shape)
     shape, out_shape = (*shape, channels), (*out_shape, layer.features)
   _check_shape(layer, x, shape)
-  return _reshaped(_gemm(graph, _reshaped(x, (-1,)), plain, name), out_shape)
+  return dataclasses.replace(_gemm(graph, x, plain, name), shape=out_shape)
 
 
 def _dense(
@@ -388,7 +370,7 @@ def _check_shape(layer: Any, x: _Value, shape: tuple[int, ...]) -> None:
 def _gemm(
   graph: _Graph, x: _Value, plain: Mapping[str, Any], name: str
 ) -> _Value:
-  """Appends a matrix product, [B, N] to [B, M]."""
+  """Appends a matrix product, all of x to [B, M]."""
   kernel = np.asarray(plain['kernel'])
   if x.channels_first:  # permute the kernel once, rather than every input
     order = np.arange(len(kernel)).reshape(*x.stored[1:], x.stored[0])
@@ -451,25 +433,11 @@ def _attributes(frame: windows.Frame) -> dict[str, Any]:
   }
 
 
-def _dropout(
-  graph: _Graph,
-  x: _Value,
-  layer: nn.Dropout,
-  params: Mapping[str, Any],
-  name: str,
-) -> _Value:
-  del graph, layer, params, name
-  return x
-
-
-_MODULES = {
-  EquivariantMLP: _mlp,
-  GroupCNN: _group_cnn,
+_LAYERS: dict[type, Callable[..., _Value]] = {
   EquivariantDense: _equivariant_dense,
   EquivariantConv: _conv,
-  nn.Sequential: _sequential,
   nn.Dense: _dense,
-  nn.Dropout: _dropout,
+  nn.Dropout: lambda graph, x, *_: x,
 }
 
 
@@ -494,20 +462,13 @@ def _function(graph: _Graph, x: _Value, function: Any) -> _Value:
     raise ValueError(f'{_NO_FUNCTION} {function!r} ({error})') from error
   if len(result) != 2 or not np.array_equal(result.ravel(), probe.ravel()):
     raise ValueError(f'{_NO_FUNCTION} {function!r}')
-  return _reshaped(x, result.shape[1:])
+  return dataclasses.replace(x, shape=result.shape[1:])  # no node
 
 
 _NO_FUNCTION = (
   'export knows group_pool, spatial_pool, functions that only reshape and'
   f' {", ".join(f.__name__ for f in ACTIVATIONS)}, got'
 )
-
-
-def _reshaped(x: _Value, shape: tuple[int, ...]) -> _Value:
-  """Returns x with another shape in JAX; nothing changes in the file."""
-  if shape == (-1,):
-    shape = (math.prod(x.shape),)
-  return dataclasses.replace(x, shape=shape)
 
 
 def _group_pool(graph: _Graph, x: _Value, how: str) -> _Value:
