@@ -214,6 +214,8 @@ def _in_shape(model: Any, params: Mapping[str, Any]) -> tuple[int, ...]:
     return _in_shape(first, params.get(name, {}))
   if isinstance(model, GroupCNN) and model.in_shape is not None:
     return tuple(model.in_shape)
+  if type(model) not in {*_NETWORKS, *_LAYERS}:
+    raise _unknown(model)
   raise ValueError(
     f'the shape of the inputs does not follow from this {type(model).__name__};'
     ' give the shape of one example: export(…, in_shape=(28, 28, 1))'
@@ -250,9 +252,13 @@ def _append(
     for key, part in parts(step, x.shape):
       x = _append(graph, x, part, params.get(key, {}), f'{name}{key}.')
     return x
+  raise _unknown(step)
+
+
+def _unknown(model: nn.Module) -> ValueError:
   known = ', '.join(kind.__name__ for kind in (*_NETWORKS, *_LAYERS))
-  raise ValueError(
-    f'export knows {known}, got {type(step).__name__}; write the model as an'
+  return ValueError(
+    f'export knows {known}, got {type(model).__name__}; write the model as an'
     ' nn.Sequential of these, or convert its parameters with to_dense'
   )
 

@@ -366,9 +366,10 @@ def test_what_cannot_be_exported_is_one_line(tmp_path, case):
   model, shape, message = REFUSED[case]
   variables = model.init(jax.random.key(0), jnp.ones((1, *shape)))
   path = tmp_path / 'no.onnx'
-  with pytest.raises(ValueError, match=message) as caught:
-    aen.export(model, variables, path, in_shape=shape)
-  assert '\n' not in str(caught.value)
+  for options in ({}, {'in_shape': shape}):
+    with pytest.raises(ValueError, match=message) as caught:
+      aen.export(model, variables, path, **options)
+    assert '\n' not in str(caught.value)
   assert not path.exists()
 
 
