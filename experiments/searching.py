@@ -4,10 +4,13 @@ from collections.abc import Callable
 import dataclasses
 from typing import Any
 
+from absl import flags as absl_flags
+
 from aen import report
 from aen.data import dataset as dataset_lib
 from aen.search import search as search_lib
 from aen.search import space as space_lib
+from aen.train import tensorboard
 from experiments import flags
 from experiments import launch
 
@@ -22,6 +25,11 @@ class Search:
     self._data = data
     self._recipe = flags.recipe(epochs=epochs)
     self._config = flags.search(**defaults)
+    self._tensorboard = absl_flags.DEFINE_bool(
+      'tensorboard',
+      False,
+      "Write every child's curves to <run_dir>/tensorboard when it is trained.",
+    )
 
   def run(
     self,
@@ -39,12 +47,17 @@ class Search:
     """
     config = self._config(self._recipe(search_images))  # wrong flags fail first
     run_dir = self._data.run_dir(experiment)
+    on_trained = None
+    if self._tensorboard.value:
+      on_trained = tensorboard.callback(run_dir / 'tensorboard')
     data = self._data.load()
     space = make_space(data)
     print(f'{data!r}\n{len(space)} networks to choose among')
     recipe = self._recipe(min(len(data.train), search_images))
     config = dataclasses.replace(config, recipe=recipe)
     with launch.resumable():
-      result = search_lib.search(data, space, config, run_dir, search_images)
+      result = search_lib.search(
+        data, space, config, run_dir, search_images, on_trained
+      )
       page = report.write(result, data, run_dir)
     print(f'{result.verdict}\nreport: {page}')

@@ -105,7 +105,7 @@ def _whole_to_dense(
     layer, is_call = context.module, context.method_name == '__call__'
     if is_call and isinstance(layer, SharedLayer):
       stored = {name: params.get((*layer.path, name)) for name in _NAMES}
-      used = {name: layer.get_variable('params', name) for name in _NAMES}
+      used: Any = {n: layer.get_variable('params', n) for n in _NAMES}
       if layer.has_variable('sharing', 'kernel') or not all(
         map(_same, stored.values(), used.values())
       ):
