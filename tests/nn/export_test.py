@@ -2,10 +2,14 @@
 
 import functools
 import json
+import os
+import pathlib
+import re
 import subprocess
 import sys
 
 from flax import linen as nn
+from flax import traverse_util
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -316,6 +320,71 @@ def test_the_best_network_of_a_search_takes_raw_pixels(tmp_path):
     metadata = session.get_modelmeta().custom_metadata_map
     assert json.loads(metadata['class_names']) == ['left', 'right']
     assert json.loads(metadata['mean']) == best.scaling.mean
+
+
+RECIPE = re.findall(
+  r'^```py\n(.*?)^```',
+  (pathlib.Path(__file__).parents[2] / 'docs/export.md').read_text('utf-8'),
+  re.M | re.S,
+)
+IN_TORCH = """
+import importlib.util
+assert importlib.util.find_spec('aen') is None
+exec(''.join({snippets!r}))
+x, expected = torch.from_numpy(np.load('x.npy')), np.load('y.npy')
+with torch.no_grad():
+  errors = [
+    np.abs(({model})(x[:size]).numpy() - expected[:size]).max()
+    for size in (1, 7)
+  ]
+print(max(errors) / np.abs(expected).max())
+"""
+TORCH = {
+  'MLP, dense head': (
+    aen.EquivariantMLP(('rotation',)),
+    (28, 28),
+    RECIPE[:2],
+    'model',
+  ),
+  'MLP, invariant head': (
+    aen.EquivariantMLP(('rotation', 'vertical_flip'), head='invariant'),
+    (28, 28),
+    RECIPE[:2],
+    'model',
+  ),
+  'CNN': (
+    aen.GroupCNN(('rotation', 'horizontal_flip'), in_shape=(28, 28, 3)),
+    (28, 28, 3),
+    [RECIPE[0], 'from torch import nn\n', RECIPE[2]],
+    'lambda x: CNN(weights)(x.movedim(-1, 1))',
+  ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('kind', TORCH)
+def test_the_recipe_for_pytorch(tmp_path, kind):
+  """In an environment of its own, with PyTorch and without `aen`."""
+  if not (python := os.environ.get('AEN_TORCH_PYTHON')):
+    pytest.skip('name a Python that has PyTorch in AEN_TORCH_PYTHON')
+  model, shape, snippets, call = TORCH[kind]
+  x = normal((7, *shape))
+  variables = parameters(model, x)
+  plain = traverse_util.flatten_dict(aen.to_dense(model, variables), sep='.')
+  np.savez(tmp_path / 'plain.npz', **plain)
+  np.save(tmp_path / 'x.npy', x)
+  np.save(tmp_path / 'y.npy', model.apply(variables, x))
+  run = subprocess.run(
+    [python, '-c', IN_TORCH.format(snippets=snippets, model=call)],
+    cwd=tmp_path,
+    env={'PATH': ''},
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert not run.returncode, run.stderr
+  print(f'{kind} in PyTorch: error {float(run.stdout):.1e}')
+  assert float(run.stdout) <= TOLERANCE
 
 
 class Mine(nn.Module):
