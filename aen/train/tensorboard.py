@@ -1,6 +1,7 @@
 """Children's curves for TensorBoard: one run per child."""
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
 import hashlib
 import math
@@ -22,6 +23,7 @@ CHARTS = {
   'test_accuracy': 'accuracy/test',
   'few_test_accuracy': 'accuracy/few_test',
 }
+_FILE = 'events.out.tfevents.child'
 _LARGEST = float(np.finfo(np.float32).max)  # the loss of a diverged child
 
 
@@ -34,7 +36,7 @@ def callback(
     directory: Where TensorBoard looks for runs: `tensorboard --logdir=…`.
   """
   try:  # an extra
-    from tensorboardX import event_file_writer
+    from tensorboardX import record_writer
     from tensorboardX.proto import event_pb2
     from tensorboardX.proto import summary_pb2
   except ModuleNotFoundError as error:
@@ -44,31 +46,31 @@ def callback(
       name=error.name,
     ) from error
 
-  def write(record: Record, run: pathlib.Path) -> None:
-    # Not `SummaryWriter`: its queue and thread cost more than the writing.
-    writer = event_file_writer.EventsWriter(str(run / 'events'))
+  def events(record: Record) -> Iterator[Any]:
     start = time.time() - record.seconds
-    for number, values in enumerate(_points(record), start=1):
-      summary = summary_pb2.Summary(
-        value=[
-          summary_pb2.Summary.Value(tag=tag, simple_value=value)
-          for tag, value in values.items()
-        ]
+    yield event_pb2.Event(wall_time=start, file_version='brain.Event:2')
+    for number, point in enumerate(_points(record), start=1):
+      values = [
+        summary_pb2.Summary.Value(tag=tag, simple_value=value)
+        for tag, value in point.items()
+      ]
+      yield event_pb2.Event(
+        wall_time=start + record.seconds * number / record.epochs,
+        step=number,
+        summary=summary_pb2.Summary(value=values),
       )
-      wall_time = start + record.seconds * number / record.epochs
-      writer.write_event(
-        event_pb2.Event(wall_time=wall_time, step=number, summary=summary)
-      )
-    writer.close()
 
   def on_trained(records: Sequence[Record]) -> None:
     for record in records:
       run = pathlib.Path(directory) / run_name(record)
       with io_lib.clear_when_disk_is_full(run):
         run.mkdir(parents=True, exist_ok=True)
-        for old in run.glob('events.out.tfevents.*'):  # was trained before
-          old.unlink()
-        write(record, run)
+        # `SummaryWriter` has a thread and waits for the disk, several times the
+        # cost. A child that is trained again replaces its file.
+        writer = record_writer.RecordWriter(str(run / _FILE))
+        for event in events(record):
+          writer.write(event.SerializeToString())
+        writer.close()
 
   return on_trained
 
