@@ -453,7 +453,7 @@ def _function(graph: _Graph, x: _Value, function: Any) -> _Value:
     name = graph.node(ACTIVATIONS[function], x.name)
     return dataclasses.replace(x, name=name)
   bare, options = function, {}
-  if isinstance(function, functools.partial):
+  if isinstance(function, functools.partial) and not function.args:
     bare, options = function.func, function.keywords
   if bare in _POOLS:
     given = inspect.signature(bare).bind(None, **options)
@@ -465,8 +465,10 @@ def _function(graph: _Graph, x: _Value, function: Any) -> _Value:
   try:
     result = np.asarray(function(jnp.asarray(probe)))
   except Exception as error:
-    raise ValueError(f'{_NO_FUNCTION} {function!r} ({error})') from error
-  if len(result) != 2 or not np.array_equal(result.ravel(), probe.ravel()):
+    raise ValueError(f'{_NO_FUNCTION} {function!r}') from error
+  if result.shape[:1] != (2,) or not np.array_equal(
+    result.ravel(), probe.ravel()
+  ):
     raise ValueError(f'{_NO_FUNCTION} {function!r}')
   return dataclasses.replace(x, shape=result.shape[1:])  # no node
 
@@ -519,15 +521,14 @@ _POOLS: dict[Any, Callable[..., _Value]] = {
 
 def _in_rows(graph: _Graph, x: _Value, stored: tuple[int, ...]) -> _Value:
   """Stores x in JAX's order, with the given shape."""
-  if x.channels_first:
-    last = (*x.stored[1:], x.stored[0])
-    name = x.name
-    if 1 not in (x.stored[0], math.prod(x.stored[1:])):  # not only a reshape
-      axes = [0, *range(2, len(last) + 1), 1]
-      name = graph.node('Transpose', name, perm=axes)
-      x = dataclasses.replace(x, stored=last)
-    x = dataclasses.replace(x, name=name, channels_first=False)
-  return graph.reshape(x, stored)
+  if not x.channels_first:
+    return graph.reshape(x, stored)
+  channels, *space = x.stored
+  if 1 not in (channels, math.prod(space)):  # else it is only a reshape
+    axes = [0, *range(2, len(space) + 2), 1]
+    name = graph.node('Transpose', x.name, perm=axes)
+    x = dataclasses.replace(x, name=name, stored=(*space, channels))
+  return graph.reshape(dataclasses.replace(x, channels_first=False), stored)
 
 
 def _in_planes(graph: _Graph, x: _Value, ndim: int) -> _Value:
@@ -536,7 +537,7 @@ def _in_planes(graph: _Graph, x: _Value, ndim: int) -> _Value:
   planes = (channels, *space)
   if x.channels_first and x.stored == planes:
     return x
-  if 1 in (channels, math.prod(space)):  # only a reshape
+  if 1 in (channels, math.prod(space)):  # it is only a reshape
     x = _in_rows(graph, x, planes)
     return dataclasses.replace(x, channels_first=True)
   x = _in_rows(graph, x, (*space, channels))

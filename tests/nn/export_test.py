@@ -417,6 +417,11 @@ REFUSED = {
     (4, 4),
     'functions that only reshape',
   ),
+  'a sum': (
+    nn.Sequential([DENSE, lambda x: x.sum()]),
+    (4, 4),
+    'functions that only reshape',
+  ),
   'half precision': (
     DENSE.clone(dtype=jnp.bfloat16),
     (4, 4),
