@@ -146,6 +146,12 @@ def test_all_group_cnns(tmp_path, in_shape, padding):
   print(f'{len(errors)} CNNs {in_shape}: error at most {max(errors):.1e}')
 
 
+def test_grey_images_may_lack_the_axis_of_channels(tmp_path):
+  model = aen.GroupCNN(('rotation',), in_shape=(4, 4), padding='SAME')
+  for shape in ((4, 4), (4, 4, 1)):
+    check(model, shape, tmp_path / 'cnn.onnx', in_shape=shape)
+
+
 @pytest.mark.parametrize('shape', [(12, 12), (12, 12, 1), (12, 12, 3)])
 @pytest.mark.parametrize('head', mlp_lib.HEADS)
 def test_mlps_with_channels(tmp_path, shape, head):
