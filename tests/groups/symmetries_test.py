@@ -1,4 +1,6 @@
 import functools
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -214,6 +216,27 @@ def test_whatever_users_write_becomes_a_tuple():
     0,
     1,
   ]
+
+
+def test_lambdas_have_the_same_name_in_every_process():
+  code = (
+    'import aen\n'
+    'from aen.groups import symmetries\n'
+    'flips = [lambda x: x[::-1], lambda x: [y for y in x[:, ::-1]]]\n'
+    'print([s.name for s in symmetries.as_symmetries(flips)])'
+  )
+  names = {
+    subprocess.run(
+      [sys.executable, '-c', code], capture_output=True, text=True, check=True
+    ).stdout
+    for _ in range(2)
+  }
+  assert len(names) == 1
+  assert 'function_line_3_' in names.pop()
+
+
+def test_the_papers_twelve_are_in_the_table():
+  assert list(aen.SYMMETRIES)[:12] == list(symmetries_lib.PAPER_SYMMETRIES)
 
 
 def test_lambdas_are_told_apart():
