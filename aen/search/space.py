@@ -197,9 +197,9 @@ def action(
 
 def applicable(
   grids: Sequence[Sequence[int]],
-  candidates: Iterable[str] = symmetries_lib.SYMMETRIES,
+  candidates: Iterable[str] = symmetries_lib.PAPER_SYMMETRIES,
 ) -> tuple[symmetries_lib.Symmetry, ...]:
-  """Returns the built-in symmetries that act on all grids; warns of others.
+  """Returns the candidates that act on all grids; warns of the others.
 
   >>> [s.name for s in applicable([(28, 20)], ['rotation', 'vertical_flip'])]
   ['vertical_flip']
