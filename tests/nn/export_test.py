@@ -17,6 +17,7 @@ import pytest
 
 import aen
 from aen.groups import point_group
+from aen.groups import symmetries
 from aen.nn import export as export_lib
 from aen.nn import group_cnn
 from aen.nn import mlp as mlp_lib
@@ -79,7 +80,7 @@ def operators(found):
 def networks():
   """The shortest names of the 216 networks."""
   grids = [(28, 28), (20, 20), (20, 20)]
-  return aen.lattice(aen.SYMMETRIES, grids)
+  return aen.lattice(symmetries.PAPER_SYMMETRIES, grids)
 
 
 @pytest.mark.parametrize('head', mlp_lib.HEADS)
