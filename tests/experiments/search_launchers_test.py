@@ -126,6 +126,17 @@ def test_evolution_shares_a_flag_with_the_agent():
   with flagsaver.flagsaver(strategy='evolution', max_steps=7):
     config = launcher._SEARCH._config(aen.Recipe())
   assert config.options == (('max_steps', 7),)
+  with flagsaver.flagsaver(strategy='evolution(population=9)'):
+    config = launcher._SEARCH._config(aen.Recipe())
+  assert (config.strategy, config.options) == (
+    'evolution',
+    (('population', 9),),
+  )
+  with (
+    flagsaver.flagsaver(strategy='evolutoin'),
+    pytest.raises(ValueError, match="did you mean 'evolution'"),
+  ):
+    launcher._SEARCH._config(aen.Recipe())
 
 
 @pytest.mark.parametrize(('name', 'small'), [s[:2] for s in SEARCHES])
@@ -189,9 +200,9 @@ def test_truth_asks_fairly_and_counts():
   planted = {q.subject for q in asked if q.kind == 'planted'}
   assert planted == set(aen.SYMMETRIES)
   data = aen.load_dataset('digits')
-  moved = launcher.shuffled(data)
+  permuted = launcher.shuffled(data)
   for name in ('train', 'validation', 'test'):
-    before, after = getattr(data, name), getattr(moved, name)
+    before, after = getattr(data, name), getattr(permuted, name)
     np.testing.assert_array_equal(before.images, after.images)
     assert (before.labels != after.labels).mean() > 0.5
     np.testing.assert_array_equal(
