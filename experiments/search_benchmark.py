@@ -39,6 +39,7 @@ from aen.train import child as child_lib
 from aen.train import evaluate as evaluate_lib
 from aen.train import recipe as recipe_lib
 from aen.train import store as store_lib
+from aen.train import tensorboard
 from experiments import flags
 from experiments import launch
 from experiments import timing
@@ -48,6 +49,11 @@ _BATCHES = absl_flags.DEFINE_multi_integer(
 )
 _REPEATS = absl_flags.DEFINE_integer(
   'repeats', 3, 'Times each batch is trained; the fastest counts.', 1
+)
+_TENSORBOARD = absl_flags.DEFINE_bool(
+  'tensorboard',
+  False,
+  "Also write the children's curves for TensorBoard, and time that.",
 )
 _DATA = flags.Data()
 _NETWORKS = flags.networks()
@@ -108,16 +114,20 @@ def compare_search(
   orbits_seconds: float,
 ) -> None:
   """Times a search end to end, with the rival's training in between."""
-  training, num_networks = 0.0, len(space)
+  training, writing, num_networks = 0.0, 0.0, len(space)
 
   def race(records: Sequence[store_lib.Record]) -> None:
-    nonlocal training
+    nonlocal training, writing
     training += sum(record.seconds for record in records)
+    if _TENSORBOARD.value:
+      writing += timing.timed(write, records)[0]
     if rival.count < num_networks:
       rival(len(records))
 
   start = time.perf_counter()
   with tempfile.TemporaryDirectory() as run_dir:
+    if _TENSORBOARD.value:
+      write = tensorboard.callback(f'{run_dir}/tensorboard')
     result = search_lib.search(
       data, space, _SEARCH(recipe), run_dir, on_trained=race
     )
@@ -132,6 +142,11 @@ def compare_search(
     f' {ours / rival.seconds:.2f}; all but training: {ours - training:.1f} s,'
     f' {100 * (1 - training / ours):.1f} % of it; peak memory {peak:.2f} GiB'
   )
+  if _TENSORBOARD.value:
+    print(
+      f'curves for TensorBoard: {writing:.2f} s,'
+      f' {100 * writing / (ours - writing):.2f} % more than without'
+    )
 
 
 def compare_batches(

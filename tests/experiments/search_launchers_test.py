@@ -59,6 +59,26 @@ def test_a_search_names_what_it_found_and_where(
 
 
 @pytest.mark.slow
+def test_curves_for_tensorboard(tmp_path):
+  accumulator = pytest.importorskip(
+    'tensorboard.backend.event_processing.event_accumulator'
+  )
+  launcher = launchers.load('search_mlp')
+  flags = {**SMALL, **SHORT, 'run_dir': str(tmp_path), 'tensorboard': True}
+  with flagsaver.flagsaver(**flags):
+    launcher.main([])
+  runs = list(tmp_path.glob('tensorboard/*/*'))
+  assert {path.parent.name for path in runs} == {
+    *('no_symmetry', 'horizontal_flip')
+  }
+  for run in runs:
+    reader = accumulator.EventAccumulator(str(run)).Reload()
+    (event,) = reader.Scalars('accuracy/validation')  # one epoch
+    assert event.step == 1
+    assert 0 < event.value <= 1
+
+
+@pytest.mark.slow
 def test_search_mlp_with_the_agent(tmp_path, capsys):
   launcher = launchers.load('search_mlp')
   flags = {
