@@ -96,8 +96,8 @@ def part(
     )
   if images.ndim not in (3, 4) or not images.size:
     raise ValueError(
-      f'{where}: expected at least one image, in an array [N, H, W] or'
-      f' [N, H, W, C], got shape {images.shape}; add images or reshape them'
+      f'{where}: expected images [N, H, W] or [N, H, W, C], at least one, got'
+      f' shape {images.shape}; add images or reshape them'
     )
   if labels.shape != images.shape[:1]:
     raise ValueError(
