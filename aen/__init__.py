@@ -37,6 +37,7 @@ _HOMES = {
   'train.score': (),
   'train.evaluate': (),
   'search.space': (),
+  'search.invariance': (),
   'search.screen': ('screen',),
   'search.mlp_space': (),
   'search.gcnn_space': (),

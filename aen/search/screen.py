@@ -1,65 +1,41 @@
-"""Which symmetries do the data have? A randomisation test, before any training.
+"""Which symmetries do the data have? An exact test, before any training.
 
-A symmetry g of order m generates the cyclic group {1, g, …, g^(m-1)}. The null
-hypothesis is that this group leaves the distribution of the examples of every
-class as it is. Then an independent, uniformly random power of g applied to each
-example changes nothing in distribution, so for *any* statistic T the p-value
+Every candidate symmetry is tested by `invariance`; this module turns p-values
+into outcomes, and outcomes into words, a figure and the order of a search.
 
-    p = (1 + #{b: T_b ≥ T}) / (B + 1)
-
-is exact, where T_b is T of the b-th randomised data. Examples that g does not
-change are no exception.
-
-T is a kernel mean discrepancy. With φ the random Fourier features of a Gaussian
-kernel, and x_0 = x, x_1, …, x_(L-1) distinct random powers of g applied to x,
-
-    T = Σ_c n_c/N · ‖ mean over examples of class c of φ(x_0) - mean_l φ(x_l) ‖²
-
-A randomisation exchanges x_0 with a uniformly drawn x_l in every example. This
-is exact as well, because x_0, …, x_(L-1) are exchangeable under the null
-hypothesis, and it needs L ≤ 4 feature vectors per example, whatever the order.
-Nothing else in T may depend on which of them is the original: frequencies are
-drawn independently of the data, and the bandwidth is a function of norms, which
-rearranging an example does not change.
-
-Legend: N examples of P points with C channels, G groups, S symmetries of equal
-L, F frequencies, B randomisations, K blocks of Q examples.
+Legend: N examples, S symmetries, B randomisations, R networks.
 """
 
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import functools
 import math
 from typing import Any
-from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
 from aen import io as io_lib
 from aen.groups import symmetries as symmetries_lib
+from aen.groups.orbits import canonical
+from aen.groups.orbits import join
 from aen.groups.orbits import orbits
 from aen.groups.orbits import pair
 from aen.groups.orbits import permutation
+from aen.search import invariance
 from aen.search import space as space_lib
 
 LEVEL = 0.05  # of the family-wise error
 BOUND = 0.55  # of pairs told apart, below which a symmetry may be accepted
 _POWER = 0.9  # with which `examples_needed` suffice
-_MAX_POWERS = 4  # L
 _MAX_PAIRS = 2**25  # of points, up to which closures are computed
-_BLOCKS = (16, 32, 64, 128, 256, 512)  # Q to choose from
 _NUM_SAMPLES = 6  # examples that the figure shows
 
 REJECTED, ACCEPTED, UNDECIDED = 'rejected', 'accepted', 'undecided'
 
 
 @dataclasses.dataclass(frozen=True)
-class Tested:
+class Finding:
   """What the test says about one symmetry.
 
   Attributes:
@@ -74,7 +50,7 @@ class Tested:
       0.5 is chance.
     effect_limit: The upper 95 % confidence limit of `effect`.
     discrepancy: T minus its mean under randomisation, relative to the mean of
-      ‖φ(x_0) - mean_l φ(x_l)‖². Unbiased, so it may be below 0.
+      ‖φ(x_0) - mean_j φ(x_l)‖². Unbiased, so it may be below 0.
     noise: The standard deviation of the same under randomisation.
     critical: The (1 - level) quantile under randomisation, in units of `noise`.
   """
@@ -107,13 +83,13 @@ class Screening:
   """Which symmetries the data have.
 
   Attributes:
-    tested: What the test says about each candidate, by name.
+    findings: What the test says about each candidate, by name.
     num_examples: N.
     num_groups: Groups of dependent examples; N if all are independent.
     num_duplicates: Examples that equal an earlier one.
     num_randomizations: B.
     level: Of the family-wise error.
-    bound: Of `Tested.effect_limit`, below which a symmetry is accepted.
+    bound: Of `Finding.effect_limit`, below which a symmetry is accepted.
     implied: Further candidates that every network with the accepted symmetries
       has; None if the grid is too large to tell.
     generators: As few accepted symmetries as give the same network, found by
@@ -122,7 +98,7 @@ class Screening:
       [1 + candidates, samples, *grid, channels]
   """
 
-  tested: Mapping[str, Tested]
+  findings: Mapping[str, Finding]
   num_examples: int
   num_groups: int
   num_duplicates: int
@@ -149,22 +125,22 @@ class Screening:
     return self._with(UNDECIDED)
 
   def _with(self, outcome: str) -> tuple[str, ...]:
-    return tuple(n for n, t in self.tested.items() if t.outcome == outcome)
+    return tuple(n for n, t in self.findings.items() if t.outcome == outcome)
 
   @property
   def p_values(self) -> dict[str, float]:
     """Exact p-values, each for one symmetry alone."""
-    return {name: t.p_value for name, t in self.tested.items()}
+    return {name: t.p_value for name, t in self.findings.items()}
 
   @property
   def adjusted_p_values(self) -> dict[str, float]:
     """Holm's p-values: reject those up to α for a family-wise error of α."""
-    return {name: t.adjusted_p_value for name, t in self.tested.items()}
+    return {name: t.adjusted_p_value for name, t in self.findings.items()}
 
   @property
   def effects(self) -> dict[str, float]:
     """How often an example is told from its transformed copy; 0.5 is chance."""
-    return {name: t.effect for name, t in self.tested.items()}
+    return {name: t.effect for name, t in self.findings.items()}
 
   @property
   def conflicts(self) -> tuple[str, ...]:
@@ -179,9 +155,9 @@ class Screening:
     For another: how many suffice for its effect limit to fall below the bound,
     if its effect is what it seems; None if that is not below the bound itself.
     """
-    return {name: self._needed(t) for name, t in self.tested.items()}
+    return {name: self._needed(t) for name, t in self.findings.items()}
 
-  def _needed(self, tested: Tested) -> int | None:
+  def _needed(self, tested: Finding) -> int | None:
     if tested.outcome == REJECTED:
       factors = np.geomspace(1 / self.num_examples, 1, 200)
       enough = [f for f in factors if tested.power(f) >= _POWER]
@@ -206,15 +182,14 @@ class Screening:
         f' {_list(self.undecided)}{least}.'
       )
     if self.rejected:
-      nearest = min(self.rejected, key=lambda n: self.tested[n].discrepancy)
-      effect = 100 * self.tested[nearest].effect
-      which = 'every candidate'
-      if self.accepted or self.undecided:
-        which = f'{len(self.rejected)} of {len(self.tested)} candidates'
+      nearest = min(self.rejected, key=lambda n: self.findings[n].discrepancy)
+      lacking = 'They lack' if parts else 'The data lack'
       parts.append(
-        f'They do not have {which} (level {100 * self.level:g} % for all'
-        f' together); the nearest is {nearest}, told apart in {effect:.0f} % of'
-        ' cases, where 50 % is chance.'
+        f'{lacking} {len(self.rejected)} of the {len(self.findings)} candidate'
+        f' symmetries (family-wise level {100 * self.level:g} %); the nearest'
+        f' of these is {nearest}: examples are told from their transformed'
+        f' copies in {100 * self.effects[nearest]:.0f} % of cases, where 50 %'
+        ' is chance.'
       )
     if self.conflicts:
       parts.append(
@@ -234,21 +209,28 @@ class Screening:
   def order(self, table: space_lib.Table, weights: np.ndarray) -> list[int]:
     """Returns all networks, most promising first, for the strategy 'screened'.
 
-    The discrepancy of a network is the largest of its symmetries'; that of
-    accepted symmetries counts as 0. Networks are sorted by their discrepancy,
-    and those with equal ones by their weights, fewest first: the largest
-    accepted network comes first of all.
+    The accepted symmetries' network comes first, then those with fewer of its
+    symmetries, fewest weights first. The others follow in the order of their
+    largest discrepancy.
 
     Args:
       table: The networks; choices that were not tested do not count.
       weights: The number of weights of each network. [R]
     """
+    tested = [name for name in self.accepted if name in table.bits]
+    largest = int(table.implied_states[table.network(tested)])
+    discrepancies = [
+      max(0.0, self.findings[name].discrepancy)
+      if name in self.findings
+      else 0.0
+      for name in table.bits
+    ]
 
     def discrepancy(network: int) -> float:
-      names = table.state_names(int(table.implied_states[network]))
-      found = [self.tested[name] for name in names if name in self.tested]
-      parts = [t.discrepancy for t in found if t.outcome != ACCEPTED]
-      return max([0.0, *parts])
+      rest = int(table.implied_states[network]) & ~largest
+      return max(
+        [0.0, *(d for k, d in enumerate(discrepancies) if rest >> k & 1)]
+      )
 
     return sorted(
       range(len(table)), key=lambda n: (discrepancy(n), int(weights[n]), n)
@@ -266,7 +248,7 @@ class Screening:
     drawn.subplots_adjust(left=3.3 / (3.4 + 0.6 * columns), right=0.99)
     drawn.subplots_adjust(top=0.99, bottom=0.01, wspace=0.06, hspace=0.12)
     titles = [('the examples', '#222222')]
-    for name, tested in self.tested.items():
+    for name, tested in self.findings.items():
       told = f'told apart in {100 * tested.effect:.0f} %'
       text = f'{name}\n{tested.outcome}, {told}, p = {tested.p_value:.3g}'
       titles.append((text.replace('$', r'\$'), colours[tested.outcome]))
@@ -359,60 +341,40 @@ def screen(
       f' {num_randomizations}'
     )
   group_of, num_duplicates = _as_groups(groups, examples)
-  rng = np.random.default_rng(seed)
-  permutations = [permutation(symmetry, grid) for symmetry in symmetries]
-  cycles = [_Cycles.of(points) for points in permutations]
-  blocks = _blocks(classes, group_of, rng)
-  frequencies = _frequencies(examples, num_frequencies, rng)
   num_groups = int(group_of.max()) + 1
-  found: dict[int, _Statistics] = {}
-  for num_powers in sorted({min(c.order, _MAX_POWERS) for c in cycles}):
-    if num_powers == 1:
-      continue  # the identity on this grid
-    chosen = [
-      i for i, c in enumerate(cycles) if min(c.order, _MAX_POWERS) == num_powers
-    ]
-    choices = rng.integers(
-      num_powers, size=(num_groups, num_randomizations + 1), dtype=np.uint8
-    )
-    choices[:, 0] = 0  # the data as they are
-    program = _program(num_powers)
-    stacked = _stack(
-      [cycles[i] for i in chosen],
-      [_powers(cycles[i], num_powers, num_groups, rng) for i in chosen],
-    )
-    result = program(examples, frequencies, blocks, choices, stacked)
-    for row, i in enumerate(chosen):
-      found[i] = _Statistics(*(np.asarray(part[row]) for part in result))
-  identity = _Statistics(
-    np.zeros(num_randomizations + 1), np.zeros(()), np.full((), 0.5)
+  permutations = [permutation(symmetry, grid) for symmetry in symmetries]
+  cycles = [invariance.Cycles.of(points) for points in permutations]
+  found = invariance.statistics(
+    examples,
+    classes,
+    group_of,
+    cycles,
+    num_randomizations,
+    num_frequencies,
+    np.random.default_rng(seed),
   )
-  statistics = [found.get(i, identity) for i in range(len(cycles))]
-  p_values = np.array([_p_value(s.values) for s in statistics])
-  adjusted = holm(p_values)
-  tested = {
-    symmetry.name: _conclude(
-      s, cycle.order, float(p), float(q), level, bound, num_groups
-    )
-    for symmetry, cycle, s, p, q in zip(
-      symmetries, cycles, statistics, p_values, adjusted, strict=True
+  adjusted = holm(np.array([statistics.p_value for statistics in found]))
+  findings = {
+    symmetry.name: _conclude(*of_one, level, bound, num_groups)
+    for symmetry, *of_one in zip(
+      symmetries, cycles, found, adjusted.tolist(), strict=True
     )
   }
   accepted = [
-    i for i, t in enumerate(tested.values()) if t.outcome == ACCEPTED
+    i for i, t in enumerate(findings.values()) if t.outcome == ACCEPTED
   ]
   implied, generators = _closure(permutations, accepted)
-  names = list(tested)
+  names = list(findings)
   samples = _samples(examples, classes, permutations)
   return Screening(
-    tested=tested,
+    findings=findings,
     num_examples=num_examples,
     num_groups=num_groups,
     num_duplicates=num_duplicates,
     num_randomizations=num_randomizations,
     level=level,
     bound=bound,
-    implied=implied and tuple(names[i] for i in implied),
+    implied=None if implied is None else tuple(names[i] for i in implied),
     generators=tuple(names[i] for i in generators),
     samples=samples.reshape(*samples.shape[:2], *grid, samples.shape[-1]),
   )
@@ -484,268 +446,30 @@ def _as_groups(
 ) -> tuple[np.ndarray, int]:
   """Returns the group of each example, and how many equal an earlier one."""
   num_examples = len(examples)
-  rows = [example.tobytes() for example in examples]
   first: dict[bytes, int] = {}
-  equal = np.array([first.setdefault(r, i) for i, r in enumerate(rows)])
+  equal = np.array(
+    [first.setdefault(x.tobytes(), i) for i, x in enumerate(examples)]
+  )
   num_duplicates = num_examples - len(first)
-  links = [equal]
-  if groups is not None:
-    groups = np.asarray(groups)
-    if groups.shape != (num_examples,):
-      raise ValueError(
-        f'expected one group for each of {num_examples} examples, got shape'
-        f' {groups.shape}'
-      )
-    links.append(groups)
-  labels = np.zeros(num_examples, int)
-  if len(links) == 1:
-    return np.unique(equal, return_inverse=True)[1], num_duplicates
-  from aen.groups.orbits import join  # both kinds of ties, transitively
-
-  del labels
-  return join(*links), num_duplicates
-
-
-def _frequencies(
-  examples: np.ndarray, count: int, rng: np.random.Generator
-) -> np.ndarray:
-  """Draws the frequencies of φ. float32 [P, C, F].
-
-  The kernel is exp(-‖x - y‖² / s²), s² half the median of ‖x‖²: narrow enough
-  to see differences between distributions that have the same mean.
-  """
-  scale = float(np.median(np.square(examples).sum(axis=(1, 2)))) / 2
-  drawn = rng.normal(size=(*examples.shape[1:], count))
-  return (drawn * math.sqrt(2 / (scale or 1.0))).astype(np.float32)
-
-
-class _Cycles(NamedTuple):
-  """A permutation by its cycles: any power of it is one gather."""
-
-  points: np.ndarray  # int32 [P], cycle after cycle
-  start: np.ndarray  # int32 [P], where the cycle of each point begins
-  place: np.ndarray  # int32 [P], the place of each point in its cycle
-  length: np.ndarray  # int32 [P], of its cycle
-  kind: np.ndarray  # int32 [P], the place of that length in `lengths`
-  lengths: np.ndarray  # int32 [lengths], all different
-  order: int
-
-  @classmethod
-  def of(cls, permutation: np.ndarray) -> '_Cycles':
-    """Follows the cycles, all points at once."""
-    size = permutation.size
-    labels = orbits([permutation], size)
-    counts = np.bincount(labels)
-    start_of = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    place = np.zeros(size, np.int64)
-    here = np.unique(labels, return_index=True)[1]  # the first of each cycle
-    for step in range(1, counts.max()):
-      here = permutation[here]
-      inside = step < counts
-      place[here[inside]] = step
-    start, length = start_of[labels], counts[labels]
-    points = np.empty(size, np.int64)
-    points[start + place] = np.arange(size)
-    lengths, kind = np.unique(length, return_inverse=True)
-    order = math.lcm(*lengths.tolist())
-    arrays = (points, start, place, length, kind, lengths)
-    return cls(*(array.astype(np.int32) for array in arrays), order)
-
-
-def _powers(
-  cycles: _Cycles, num_powers: int, num_groups: int, rng: np.random.Generator
-) -> np.ndarray:
-  """Draws each group's powers of a symmetry, distinct, the first of them 0.
-
-  Orders can exceed every integer type, so a power is given by its remainders
-  modulo the lengths of the cycles. int32 [G, L, lengths]
-  """
-  order = cycles.order
-  drawn = np.zeros((num_groups, num_powers), object)
-  again = np.arange(num_groups)
-  while again.size:
-    shape = (again.size, num_powers - 1)
-    if order < 2**62:
-      drawn[again, 1:] = rng.integers(1, order, shape)
-    else:  # the bias of the remainder is below 2^-64
-      num_bytes = order.bit_length() // 8 + 9
-      numbers = [
-        1 + int.from_bytes(rng.bytes(num_bytes)) % (order - 1)
-        for _ in range(math.prod(shape))
-      ]
-      drawn[again, 1:] = np.array(numbers, object).reshape(shape)
-    ordered = np.sort(drawn[again], axis=1)
-    again = again[(ordered[:, 1:] == ordered[:, :-1]).any(axis=1)]
-  remainders = drawn[:, :, None] % cycles.lengths.astype(object)
-  return remainders.astype(np.int32)
-
-
-def _stack(
-  cycles: Sequence[_Cycles], powers: Sequence[np.ndarray]
-) -> tuple[np.ndarray, ...]:
-  """Returns the arrays of several symmetries, each [S, …]."""
-  fields = [np.stack(field) for field in list(zip(*cycles, strict=True))[:5]]
-  width = max(p.shape[-1] for p in powers)
-  padded = [
-    np.pad(p, ((0, 0), (0, 0), (0, width - p.shape[-1]))) for p in powers
-  ]
-  return *fields, np.stack(padded)
-
-
-class _Blocks(NamedTuple):
-  """Examples in blocks of one class, classes in order; padding weighs 0."""
-
-  rows: np.ndarray  # int32 [K, Q]
-  group: np.ndarray  # int32 [K, Q]
-  tie: np.ndarray  # int32 [K, Q], equal for examples of one group and class
-  class_: np.ndarray  # int32 [K]
-  begins: np.ndarray  # float32 [K], 1 where a class begins
-  weight: np.ndarray  # float32 [K, Q], 1 / √(N n_c)
-
-
-def _blocks(
-  classes: np.ndarray, group_of: np.ndarray, rng: np.random.Generator
-) -> _Blocks:
-  counts = np.bincount(classes)
-  # A block costs about as much as 50 more of its examples.
-  size = min(_BLOCKS, key=lambda q: (-(-counts // q) * (q + 50)).sum())
-  of_class = -(-counts // size)
-  num_blocks = int(of_class.sum())
-  rows = np.full((num_blocks, size), -1, np.int32)
-  order = np.argsort(classes, kind='stable')
-  class_ = np.repeat(np.arange(len(counts)), of_class)
-  for c, part in enumerate(np.split(order, np.cumsum(counts)[:-1])):
-    padded = np.full(of_class[c] * size, -1, np.int32)
-    padded[: part.size] = part
-    rows[class_ == c] = padded.reshape(-1, size)
-  used = rows >= 0
-  ties = group_of * len(counts) + classes
-  tie = np.unique(ties, return_inverse=True)[1]
-  return _Blocks(
-    rows=np.maximum(rows, 0),
-    group=group_of[rows].astype(np.int32),
-    tie=tie[rows].astype(np.int32),
-    class_=class_.astype(np.int32),
-    begins=np.diff(class_, prepend=-1).clip(0, 1).astype(np.float32),
-    weight=np.where(
-      used, 1 / np.sqrt(len(classes) * counts[class_])[:, None], 0
-    ).astype(np.float32),
-  )
-
-
-class _Statistics(NamedTuple):
-  """Of one symmetry."""
-
-  values: Any  # float32 [B + 1], T and then every T_b
-  size: Any  # float32 [], the mean of ‖φ(x_0) - mean_l φ(x_l)‖²
-  effect: Any  # float32 [], how often examples are told from their copies
-
-
-@functools.cache
-def _program(num_powers: int) -> Any:
-  """Compiles the test of all symmetries that have L powers to exchange."""
-  return jax.jit(functools.partial(_test, num_powers))
-
-
-def _test(
-  num_powers: int,
-  examples: jax.Array,  # [N, P, C]
-  frequencies: jax.Array,  # [P, C, F]
-  blocks: _Blocks,
-  choices: jax.Array,  # uint8 [G, B + 1]
-  symmetries: tuple[jax.Array, ...],
-) -> _Statistics:
-  num_points, num_channels, num_frequencies = frequencies.shape
-  num_features = 2 * num_frequencies
-  flat = frequencies.reshape(num_points * num_channels, num_frequencies)
-
-  def features(points: jax.Array) -> jax.Array:  # [Q, P, C] -> [Q, 2 F]
-    angles = jnp.dot(
-      points.reshape(len(points), -1), flat, precision=jax.lax.Precision.HIGHEST
+  if groups is None:
+    return canonical(equal), num_duplicates
+  groups = np.asarray(groups)
+  if groups.shape != (num_examples,):
+    raise ValueError(
+      f'expected one group for each of {num_examples} examples, got shape'
+      f' {groups.shape}'
     )
-    waves = jnp.concatenate([jnp.cos(angles), jnp.sin(angles)], axis=1)
-    return waves / math.sqrt(num_frequencies)
-
-  def one(symmetry: tuple[jax.Array, ...]) -> _Statistics:
-    cycle, start, place, length, kind, powers = symmetry
-
-    def power(
-      points: jax.Array, remainders: jax.Array
-    ) -> jax.Array:  # [Q, P, C], [Q, lengths]
-      index = cycle[start + (place + remainders[:, kind]) % length]
-      return jnp.take_along_axis(points, index[:, :, None], axis=1)
-
-    def add(carry: Any, block: _Blocks) -> Any:
-      sums, total = carry  # [B + 1, 2 F], [B + 1]
-      total = total + block.begins * jnp.square(sums).sum(axis=1)
-      sums = sums * (1 - block.begins)
-      points, drawn = examples[block.rows], powers[block.group]
-      phi = jnp.stack(
-        [features(power(points, drawn[:, l])) for l in range(num_powers)]
-      )  # [L, Q, 2 F]
-      centred = phi - phi.mean(axis=0)
-      # Σ_l centred_l = 0, so the choice 0 is minus the sum of all others.
-      choice = choices[block.group]  # [Q, B + 1]
-      for l in range(1, num_powers):
-        sign = (choice == l).astype(jnp.float32) - (choice == 0)
-        weighted = centred[l] * block.weight[:, None]
-        sums = sums + jnp.dot(
-          sign.T, weighted, precision=jax.lax.Precision.HIGHEST
-        )
-      used = block.weight > 0
-      size = jnp.where(used, jnp.square(centred[0]).sum(axis=1), 0).sum()
-      apart = jnp.where(used[:, None], phi[0] - phi[1], 0)
-      return (sums, total), (size, apart)
-
-    width = choices.shape[1]
-    begin = (jnp.zeros((width, num_features)), jnp.zeros(width))
-    (sums, total), (sizes, apart) = jax.lax.scan(add, begin, blocks)
-    effect = _effect(apart, blocks, len(examples))
-    values = total + jnp.square(sums).sum(axis=1)
-    return _Statistics(values, sizes.sum() / len(examples), effect)
-
-  return jax.lax.map(one, symmetries)
-
-
-def _effect(
-  apart: jax.Array, blocks: _Blocks, num_examples: int
-) -> jax.Array:
-  """Returns how often the kernel mean classifier picks the original.
-
-  It is fitted to the examples of the same class that are in other groups.
-
-  Args:
-    apart: φ(x_0) - φ(x_1), 0 for padding. [K, Q, 2 F]
-    blocks: What they are.
-    num_examples: N.
-  """
-  sums = jax.ops.segment_sum(
-    apart.sum(axis=1), blocks.class_, num_segments=len(blocks.class_)
-  )
-  flat = apart.reshape(-1, apart.shape[-1])  # [K Q, 2 F]
-  tied = jax.ops.segment_sum(flat, blocks.tie.ravel(), num_examples)
-  others = sums[blocks.class_][:, None] - tied[blocks.tie]
-  scores = (others * apart).sum(axis=-1)  # [K, Q]
-  picked = jnp.where(jnp.abs(scores) < 1e-9, 0.5, scores > 0)
-  return jnp.where(blocks.weight > 0, picked, 0).sum() / num_examples
-
-
-def _p_value(values: np.ndarray) -> float:
-  """Returns the p-value; values equal up to rounding are ties."""
-  observed, randomised = values[0], values[1:]
-  tolerance = 1e-5 * observed + 1e-12
-  return (1 + np.sum(randomised >= observed - tolerance)) / len(values)
+  return join(equal, groups), num_duplicates
 
 
 def _conclude(
-  statistics: _Statistics,
-  order: int,
-  p_value: float,
+  cycles: invariance.Cycles,
+  statistics: invariance.Statistics,
   adjusted: float,
   level: float,
   bound: float,
   num_groups: int,
-) -> Tested:
+) -> Finding:
   randomised = statistics.values[1:].astype(float)
   size, centre = float(statistics.size) or 1.0, randomised.mean()
   noise = float(randomised.std())
@@ -755,22 +479,20 @@ def _conclude(
   effect = float(statistics.effect)
   # Wilson's score interval: sensible for effects near 1 too.
   limit = float(
-    stats.binomtest(
-      round(effect * num_groups), num_groups, alternative='less'
-    )
+    stats.binomtest(round(effect * num_groups), num_groups, alternative='less')
     .proportion_ci(0.95, method='wilson')
     .high
   )
   if adjusted <= level:
     outcome = REJECTED
-  elif order == 1 or limit <= bound:
+  elif cycles.order == 1 or limit <= bound:
     outcome = ACCEPTED
   else:
     outcome = UNDECIDED
-  return Tested(
+  return Finding(
     outcome=outcome,
-    order=order,
-    p_value=p_value,
+    order=cycles.order,
+    p_value=statistics.p_value,
     adjusted_p_value=adjusted,
     effect=effect,
     effect_limit=limit,
@@ -804,9 +526,7 @@ def _closure(
     return (), ()
   shared = labels(accepted)
   implied = tuple(
-    i
-    for i in range(len(permutations))
-    if i not in accepted and has(shared, i)
+    i for i in range(len(permutations)) if i not in accepted and has(shared, i)
   )
   needed = list(accepted)
   for i in reversed(accepted):

@@ -108,9 +108,9 @@ def observe(
     best_value=jnp.where(better, values[first], state.best_value),
   )
   stepped = _step(problem, seen)
-  seen = _select(seen.place >= problem.num_bits, stepped, seen)
-  after = _select(state.place == _START, started, seen)
-  return _select(used.any(), after, state)
+  seen = select(seen.place >= problem.num_bits, stepped, seen)
+  after = select(state.place == _START, started, seen)
+  return select(used.any(), after, state)
 
 
 def finished(
@@ -135,7 +135,8 @@ def _step(problem: base.Problem, state: LocalState) -> LocalState:
   )
 
 
-def _select(flag: jax.Array, yes: LocalState, no: LocalState) -> LocalState:
+def select(flag: jax.Array, yes: LocalState, no: LocalState) -> LocalState:
+  """Returns one of two states with the same keys and counts."""
   # Both share their keys, which jnp.where does not take.
   names = ('here', 'value', 'place', 'best', 'best_value')
   selected: dict[str, Any] = {
