@@ -124,7 +124,7 @@ def statistics(
   """
   blocks = _blocks(classes, group_of)
   frequencies = _frequencies(examples, num_frequencies, rng)
-  num_groups = int(group_of.max()) + 1
+  num_groups = len(examples)  # at most; other sizes would compile again
   # The identity, which no statistic can reject.
   found = [
     Statistics(np.zeros(num_randomizations + 1), np.zeros(()), np.full((), 0.5))
@@ -269,7 +269,8 @@ def _test(
     def power(
       points: jax.Array, remainders: jax.Array
     ) -> jax.Array:  # [Q, P, C], [Q, lengths]
-      index = cycle[start + (place + remainders[:, kind]) % length]
+      places = (place[None] + remainders[:, kind]) % length[None]
+      index = cycle[start[None] + places]
       return jnp.take_along_axis(points, index[:, :, None], axis=1)
 
     def add(carry: Any, block: _Blocks) -> Any:
@@ -280,7 +281,7 @@ def _test(
       phi = jnp.stack(
         [features(power(points, drawn[:, j])) for j in range(num_powers)]
       )  # [L, Q, 2 F]
-      centred = phi - phi.mean(axis=0)
+      centred = phi - phi.mean(axis=0, keepdims=True)
       # Σ_j centred_j = 0, so the choice 0 is minus the sum of all others.
       choice = choices[block.group]  # [Q, B + 1]
       for j in range(1, num_powers):

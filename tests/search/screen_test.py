@@ -1,119 +1,44 @@
 """The screen of symmetries: its level, its power, and what it reports."""
 
 import functools
-import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import aen
-from aen.groups import paper
 from aen.groups.orbits import permutation
 from aen.search import invariance
 from aen.search import screen as screen_lib
 from aen.search import space as space_lib
+from experiments import invariant_sets
 
 SQUARE = ('rotation', 'horizontal_flip', 'vertical_flip')
 QUICK = {'num_randomizations': 199, 'num_frequencies': 32}
+NUM_SETS = 64  # of each kind
+FLIP = aen.Symmetry('flip', lambda x: x[::-1])
+# Equal examples are grouped, which makes the test conservative if they are
+# equal by chance.
+EXACT = [kind for kind in invariant_sets.KINDS if kind != 'boards']
 
 
-def shift(step):
-  return aen.Symmetry(f'shift_by_{step}', lambda x: np.roll(x, step, axis=0))
-
-
-def large_order():
-  """A permutation of 64 points with cycles of 2, 3, 5, 7, 11, 13 and 23."""
-  table, start = np.arange(64), 0
-  for length in (2, 3, 5, 7, 11, 13, 23):
-    table[start : start + length] = start + (np.arange(length) + 1) % length
-    start += length
-  return aen.Symmetry(
-    'large_order', lambda x: x.ravel()[table].reshape(x.shape)
-  )
-
-
-LARGE = large_order()
-
-
-def power(points, exponent):
-  """Returns a power of a permutation by repeated squaring."""
-  result = np.arange(points.size)
-  while exponent:
-    if exponent & 1:
-      result = points[result]
-    points, exponent = points[points], exponent >> 1
-  return result
-
-
-@functools.cache
-def group(names, side):
-  points = [permutation(name, (side, side)) for name in names]
-  return np.stack(paper.elements(points, side * side))
-
-
-def images(rng):
-  """Classes with different means, under a random element of D4."""
-  labels = rng.integers(3, size=96)
-  means = np.random.default_rng(7).normal(size=(3, 36))
-  flat = means[labels] + rng.normal(size=(96, 36))
-  elements = group(SQUARE, 6)
-  chosen = elements[rng.integers(len(elements), size=96)]
-  flat = np.take_along_axis(flat, chosen, axis=1)
-  return flat.reshape(96, 6, 6), labels, SQUARE
-
-
-def fixed_points(rng):
-  """The same, half of the images unchanged by the whole group."""
-  inputs, labels, symmetries = images(rng)
-  half = inputs[:48].reshape(48, 36)
-  half = np.mean([half[:, g] for g in group(SQUARE, 6)], axis=0)
-  inputs[:48] = half.reshape(48, 6, 6)
-  return inputs, labels, symmetries
-
-
-def sequences(rng):
-  """Cyclic sequences of 15 steps with two channels, without labels."""
-  rising = np.linspace(0, 3, 15)[:, None] * np.array([1.0, -1.0])
-  inputs = rising + rng.normal(size=(96, 15, 2))
-  shifts = rng.integers(15, size=96)
-  inputs = np.stack(
-    [np.roll(x, k, axis=0) for x, k in zip(inputs, shifts, strict=True)]
-  )
-  return inputs, None, (shift(1), shift(3), shift(5))
-
-
-def large_orders(rng):
-  """Images under a random power of a symmetry of order 690 690."""
-  points = permutation(LARGE, (8, 8))
-  order = math.lcm(2, 3, 5, 7, 11, 13, 23)
-  flat = np.arange(64) / 16 + rng.normal(size=(96, 64))
-  flat = np.stack(
-    [
-      x[power(points, int(k))]
-      for x, k in zip(flat, rng.integers(order, size=96), strict=True)
-    ]
-  )
-  return flat.reshape(96, 8, 8), None, (LARGE,)
-
-
-KINDS = (images, fixed_points, sequences, large_orders)
-
-
-def screen(inputs, labels, symmetries, seed, **options):
-  options = QUICK | options
-  if inputs.shape[1:] == (15, 2):
-    options['grid'] = (15,)
-  return aen.screen(inputs, labels, symmetries, seed=seed, **options)
+def images(seed):
+  inputs, labels, *_ = invariant_sets.images(np.random.default_rng(seed))
+  return inputs, labels
 
 
 @functools.cache
 def screened(kind):
-  rng = np.random.default_rng(100 + KINDS.index(kind))
-  return [screen(*kind(rng), seed) for seed in range(80)]
+  rng, found = np.random.default_rng(0), []
+  for seed in range(NUM_SETS):
+    inputs, labels, symmetries, grid = invariant_sets.KINDS[kind](rng)
+    found.append(
+      aen.screen(inputs, labels, symmetries, grid=grid, seed=seed, **QUICK)
+    )
+  return found
 
 
-@pytest.mark.parametrize('kind', KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize('kind', EXACT)
 def test_p_values_are_uniform(kind):
   """Each is uniform on 1/(B+1), …, 1; a little noise makes it continuous."""
   rng = np.random.default_rng(0)
@@ -125,8 +50,10 @@ def test_p_values_are_uniform(kind):
 
 def test_the_family_wise_level_holds():
   """320 sets that have all the symmetries they are tested for."""
-  found = [bool(s.rejected) for kind in KINDS for s in screened(kind)]
-  assert len(found) == 320
+  found = [
+    bool(s.rejected) for kind in invariant_sets.KINDS for s in screened(kind)
+  ]
+  assert len(found) >= 300
   assert np.mean(found) <= 0.06
 
 
@@ -134,7 +61,7 @@ def test_copies_break_independence_unless_they_are_grouped():
   rng = np.random.default_rng(5)
   rejected = {'copies': 0, 'noisy': 0, 'grouped': 0}
   for seed in range(40):
-    inputs, labels, symmetries = images(rng)
+    inputs, labels, *_ = invariant_sets.images(rng)
     copies, labels = np.tile(inputs, (3, 1, 1)), np.tile(labels, 3)
     noisy = copies + 1e-3 * rng.normal(size=copies.shape)
     groups = np.tile(np.arange(len(inputs)), 3)
@@ -143,7 +70,7 @@ def test_copies_break_independence_unless_they_are_grouped():
       ('noisy', noisy, None),
       ('grouped', noisy, groups),
     ):
-      found = screen(data, labels, symmetries, seed, groups=ties)
+      found = aen.screen(data, labels, SQUARE, seed=seed, groups=ties, **QUICK)
       rejected[name] += bool(found.rejected)
       assert found.num_groups == (288 if name == 'noisy' else 96)
       assert found.num_duplicates == (192 if name == 'copies' else 0)
@@ -174,13 +101,12 @@ def test_labels_matter():
   flips = rng.integers(2, size=400)
   rising = np.linspace(0, 2, 6) + rng.normal(size=(400, 6))
   inputs = np.where(flips[:, None] == 1, rising[:, ::-1], rising)
-  flip = aen.Symmetry('flip', lambda x: x[::-1])
-  assert aen.screen(inputs, flips, flip, **QUICK).rejected == ('flip',)
-  assert aen.screen(inputs, None, flip, **QUICK).rejected == ()
+  assert aen.screen(inputs, flips, FLIP, **QUICK).rejected == ('flip',)
+  assert aen.screen(inputs, None, FLIP, **QUICK).rejected == ()
 
 
 def test_few_examples_leave_the_question_open():
-  inputs, labels, _ = images(np.random.default_rng(1))
+  inputs, labels = images(1)
   found = aen.screen(inputs, labels, SQUARE, **QUICK)
   assert found.undecided
   assert 'too few' in found.verdict
@@ -196,15 +122,14 @@ def test_a_rejected_symmetry_needs_about_as_many_examples_as_it_says():
   def draw(count):
     return np.linspace(0, 0.5, 12) + rng.normal(size=(count, 12))
 
-  flip = aen.Symmetry('flip', lambda x: x[::-1])
-  found = aen.screen(draw(2000), symmetries=flip, **QUICK)
+  found = aen.screen(draw(2000), symmetries=FLIP, **QUICK)
   assert found.rejected == ('flip',)
   needed = found.examples_needed['flip']
   assert 20 < needed < 2000
 
   def share(count):
     tests = [
-      aen.screen(draw(count), symmetries=flip, **QUICK) for _ in range(30)
+      aen.screen(draw(count), symmetries=FLIP, **QUICK) for _ in range(30)
     ]
     return np.mean([bool(test.rejected) for test in tests])
 
@@ -215,17 +140,16 @@ def test_a_rejected_symmetry_needs_about_as_many_examples_as_it_says():
 def test_effects_are_accuracies():
   """Two points that are always in order are always told from the flip."""
   rng = np.random.default_rng(0)
-  flip = aen.Symmetry('flip', lambda x: x[::-1])
   ordered = np.sort(rng.normal(size=(500, 2)), axis=1)
-  found = aen.screen(ordered, symmetries=flip)
+  found = aen.screen(ordered, symmetries=FLIP)
   assert found.effects['flip'] > 0.95
-  again = aen.screen(rng.normal(size=(2000, 2)), symmetries=flip)
+  again = aen.screen(rng.normal(size=(2000, 2)), symmetries=FLIP)
   assert again.effects['flip'] == pytest.approx(0.5, abs=0.05)
   assert again.accepted == ('flip',)
 
 
 def test_bandwidth_and_result_do_not_depend_on_scale_and_offset():
-  inputs, labels, _ = images(np.random.default_rng(1))
+  inputs, labels = images(1)
   one = aen.screen(inputs, labels, SQUARE, **QUICK)
   other = aen.screen(100 * inputs + 7, labels, SQUARE, **QUICK)
   for name in SQUARE:
@@ -233,7 +157,7 @@ def test_bandwidth_and_result_do_not_depend_on_scale_and_offset():
 
 
 def test_the_same_seed_gives_the_same_screening():
-  inputs, labels, _ = images(np.random.default_rng(1))
+  inputs, labels = images(1)
   one, same, other = (
     aen.screen(inputs, labels, SQUARE, seed=seed, **QUICK) for seed in (0, 0, 1)
   )
@@ -243,13 +167,18 @@ def test_the_same_seed_gives_the_same_screening():
 
 def test_any_power_of_a_permutation_is_a_gather():
   rng = np.random.default_rng(0)
-  for points in (permutation(LARGE, (8, 8)), rng.permutation(300)):
+  for points in (
+    permutation(invariant_sets.OF_LARGE_ORDER, (8, 8)),
+    rng.permutation(300),
+  ):
     cycles = invariance.Cycles.of(points)
-    assert np.array_equal(power(points, cycles.order), np.arange(points.size))
+    assert np.array_equal(
+      invariant_sets.power(points, cycles.order), np.arange(points.size)
+    )
     for exponent in (0, 1, 5, cycles.order - 1):
       place = (cycles.place + exponent % cycles.length) % cycles.length
       gathered = cycles.points[cycles.start + place]
-      assert np.array_equal(gathered, power(points, exponent))
+      assert np.array_equal(gathered, invariant_sets.power(points, exponent))
 
 
 def test_orders_beyond_64_bits():
@@ -333,7 +262,7 @@ def test_rejected_symmetries_inside_the_closure_are_reported():
 
 
 def test_the_figure_shows_every_symmetry():
-  inputs, labels, _ = images(np.random.default_rng(1))
+  inputs, labels = images(1)
   found = aen.screen(inputs, labels, SQUARE, **QUICK)
   drawn = found.figure()
   text = ' '.join(t.get_text() for ax in drawn.axes for t in ax.texts)
@@ -343,7 +272,7 @@ def test_the_figure_shows_every_symmetry():
   colour = np.random.default_rng(0).random((30, 6, 6, 3))
   assert aen.screen(colour, symmetries=SQUARE, **QUICK).figure().axes
   rows = np.random.default_rng(0).random((30, 9))
-  assert aen.screen(rows, symmetries=shift(3), **QUICK).figure().axes
+  assert aen.screen(rows, symmetries=np.flip, **QUICK).figure().axes
 
 
 @pytest.mark.parametrize(
