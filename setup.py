@@ -58,7 +58,9 @@ setuptools.setup(
     'Topic :: Scientific/Engineering :: Artificial Intelligence',
   ],
   packages=setuptools.find_packages(include=['aen', 'aen.*']),
-  package_data={'aen': ['*/*.css', '*/*.html', '*/*.js', '*/*.toml']},
+  package_data={
+    'aen': ['*/*.css', '*/*.html', '*/*.js', '*/*.toml'],
+  },
   python_requires='>=3.11',
   install_requires=[
     'chex>=0.1.91',

@@ -21,10 +21,10 @@ PathLike = str | os.PathLike[str]
 
 @contextlib.contextmanager
 def written_whole(path: PathLike) -> Iterator[io.BufferedWriter]:
-  """Opens a file for writing that appears under its name only when complete.
+  """Opens a file for atomic writing: it appears only when complete.
 
-  On any error, a full disk among them, what was written is removed and a file
-  that was there before stays as it was.
+  On any error, such as a full disk, the partial file is removed and an existing
+  file stays as it was.
   """
   path = pathlib.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def written_whole(path: PathLike) -> Iterator[io.BufferedWriter]:
 
 @contextlib.contextmanager
 def written_text(path: PathLike) -> Iterator[io.TextIOWrapper]:
-  """As `written_whole`, for text in UTF-8 with the line ends it is given."""
+  """As `written_whole`, for UTF-8 text; line endings are not translated."""
   with written_whole(path) as f:
     text = io.TextIOWrapper(f, encoding='utf-8', newline='')
     yield text
@@ -58,11 +58,11 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextlib.contextmanager
 def clear_when_disk_is_full(path: PathLike) -> Iterator[None]:
-  """Says in one line that a disk is full, and that nothing was left behind."""
+  """Raises the errors of a full disk as one line that says what to do."""
   try:
     yield
   except Exception as error:
-    # Writers in C++ raise errors of their own, with the reason as text.
+    # Writers in C++ raise their own errors, with the reason as text.
     full = getattr(error, 'errno', None) in _FULL or any(
       os.strerror(number) in str(error) for number in _FULL
     )
@@ -79,11 +79,11 @@ _PACKAGES = ('aen', 'jax', 'jaxlib', 'flax', 'optax', 'numpy')
 
 
 def open_run(run_dir: PathLike, config: Mapping[str, Any]) -> pathlib.Path:
-  """Makes a run directory, or checks that it belongs to this configuration.
+  """Creates a run directory, or checks that it has this configuration.
 
   Args:
     run_dir: The directory; config.json in it keeps the configuration.
-    config: All that decides what the run computes, ready for JSON.
+    config: Everything that determines the results, ready for JSON.
 
   Returns:
     The directory.
@@ -103,7 +103,7 @@ def open_run(run_dir: PathLike, config: Mapping[str, Any]) -> pathlib.Path:
   except (ValueError, KeyError, TypeError) as error:
     raise ValueError(
       f'{path} is damaged ({error!r}); choose another run directory, or delete'
-      ' that file if the run is the one you want to go on with'
+      ' that file if the run is the one you want to resume'
     ) from error
   if stored != config:
     raise ValueError(
@@ -140,7 +140,7 @@ def _differences(stored: Any, config: Mapping[str, Any]) -> str:
 
 
 def _leaves(tree: Any, prefix: str = '') -> Iterator[tuple[str, Any]]:
-  """Yields what a nested configuration holds, with dotted names."""
+  """Yields the leaves of a nested configuration, with dotted names."""
   if not isinstance(tree, dict):
     yield prefix, tree
     return
@@ -149,7 +149,7 @@ def _leaves(tree: Any, prefix: str = '') -> Iterator[tuple[str, Any]]:
 
 
 def _environment() -> dict[str, Any]:
-  """Returns what a number may depend on besides the configuration."""
+  """Returns what results may depend on besides the configuration."""
   import jax  # heavy, and the first rooms are NumPy only
 
   device = jax.devices()[0]
@@ -168,7 +168,7 @@ def _version(package: str) -> str:
 
 
 def _revision() -> str:
-  """Returns the revision of the source tree, if this is one."""
+  """Returns the Git revision of the source tree, if there is one."""
   here = pathlib.Path(__file__).resolve().parent
   if not (here.parent / '.git').exists():
     return 'unknown'
@@ -185,7 +185,7 @@ def _revision() -> str:
 
 
 def positive(value: Any, name: str) -> int:
-  """Returns a whole number of at least 1, or says what is wrong with it."""
+  """Returns a positive integer; raises a ValueError for anything else."""
   if not isinstance(value, int | np.integer) or value < 1:
     raise ValueError(
       f'{name} must be a whole number of at least 1, got {value!r}'

@@ -11,31 +11,32 @@ both judged by the mean over all seeds of test accuracy. Observed regret is the
 same, judged by the accuracies that the search saw: how well it searches, apart
 from how well those tell networks apart.
 
-A strategy is a name, one of `CONTENDERS` below or of `aen.strategies`, or a
+A strategy is a name, of `CONTENDERS` below or of `aen.search.strategies`, or a
 call with options, such as --strategy='dqn(hidden_sizes=(64, 64))'. Results are
-kept in --out and used again; delete its folder `traces` to begin anew. A few
-minutes a landscape; the paper's DQN adds one or two minutes per seed.
+kept in --out and reused; delete its folder `traces` to start over. A few
+minutes a landscape; the paper's DQN adds one or two minutes per seed. The same
+command resumes an interrupted run.
 """
 
 import ast
 from collections.abc import Iterator
-import csv
 import dataclasses
 import hashlib
 import pathlib
 from typing import Any
-import zipfile
 
 from absl import flags
 from matplotlib import figure
 import numpy as np
 
-from aen import io as io_lib
 from aen.search import agent as agent_lib
 from aen.search import compare
 from aen.search import landscape as landscape_lib
 from aen.search import strategies
 from experiments import launch
+from experiments import results
+from experiments import rows as rows_lib
+from experiments import traces as traces_lib
 
 _LANDSCAPES = flags.DEFINE_list(
   'landscapes', None, 'Landscape files (.npz), separated by commas.'
@@ -47,7 +48,7 @@ _SEEDS = flags.DEFINE_integer(
   'seeds', 200, 'Searches of each strategy.', lower_bound=2
 )
 _LIGHT_SEEDS = flags.DEFINE_integer(
-  'light_seeds', 100, 'Searches of each DQN, but for the wide.', lower_bound=2
+  'light_seeds', 100, 'Searches of each DQN but the wide ones.', lower_bound=2
 )
 _WIDE_SEEDS = flags.DEFINE_integer(
   'wide_seeds',
@@ -56,7 +57,7 @@ _WIDE_SEEDS = flags.DEFINE_integer(
   lower_bound=2,
 )
 _JUDGE = flags.DEFINE_enum(
-  'judge', 'test', ['test', 'validation'], 'Accuracies that tell the truth.'
+  'judge', 'test', ['test', 'validation'], 'Accuracies that count as true.'
 )
 _OUT = flags.DEFINE_string(
   'out', 'runs/compare_strategies', 'Folder for traces, tables and picture.'
@@ -87,17 +88,37 @@ _COLOURS = (*(f'C{i}' for i in range(10)), 'black')
 _LOCAL_ROUNDS = 3000
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
-  """What to compare."""
-
-  landscapes: tuple[landscape_lib.Landscape, ...]
-  strategies: tuple[str, ...]
-  seeds: int
-  light_seeds: int
-  wide_seeds: int
-  judge: str
-  out: pathlib.Path
+def main(_: list[str]) -> None:
+  """Compares, prints and writes tables and picture."""
+  if not _LANDSCAPES.value:
+    raise ValueError(
+      '--landscapes must name files made by experiments.landscape, got none'
+    )
+  out = pathlib.Path(_OUT.value)
+  rows: list[dict[str, Any]] = []
+  summary: list[dict[str, Any]] = []
+  panels: dict[str, dict[str, dict[str, compare.Curves]]] = {}
+  with launch.resumable():
+    for landscape in [landscape_lib.load(f) for f in _LANDSCAPES.value]:
+      found = panels[landscape.name] = {}
+      for label in _STRATEGIES.value or CONTENDERS:
+        contender = Contender.of(label, landscape)
+        traces = contender.search(landscape, out / 'traces')
+        numbers = np.arange(contender.searches)
+        curves = compare.curves(traces, landscape, numbers, _JUDGE.value)
+        found[label] = curves
+        named = {'landscape': landscape.name, 'strategy': label}
+        named['searches'] = contender.searches
+        rows += [named | row for row in _curve_rows(curves)]
+        truth = landscape.values(_JUDGE.value)
+        summary += [
+          named | row for row in _summary_rows(curves['networks'], truth)
+        ]
+      print(results.regret_table(summary, landscape.name), flush=True)
+  rows_lib.write(out / 'regret.csv', rows)
+  rows_lib.write(out / 'summary.csv', summary)
+  draw(panels).savefig(out / 'regret.png', dpi=120)
+  print(f'Tables and picture: {out}')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,49 +133,53 @@ class Contender:
   searches: int
   chunk: int  # searches at once
 
-
-def run(config: Config) -> None:
-  """Compares, prints and writes tables and picture."""
-  rows, summary, panels = [], [], {}
-  for landscape in config.landscapes:
-    found = {}
-    for contender in _contenders(config, landscape):
-      traces = _traces(contender, landscape, config.out / 'traces')
-      numbers = np.arange(contender.searches)
-      curves = compare.curves(traces, landscape, numbers, config.judge)
-      found[contender.label] = curves
-      rows += _curve_rows(landscape, contender, curves)
-    summary += _summary_rows(landscape, found, config.judge)
-    panels[landscape.name] = found
-    _print(landscape, [r for r in summary if r['landscape'] == landscape.name])
-  config.out.mkdir(parents=True, exist_ok=True)
-  _write(config.out / 'regret.csv', rows)
-  _write(config.out / 'summary.csv', summary)
-  draw(panels).savefig(config.out / 'regret.png', dpi=120)
-  print(f'Tables and picture: {config.out}')
-
-
-def _contenders(
-  config: Config, landscape: landscape_lib.Landscape
-) -> Iterator[Contender]:
-  for label in config.strategies:
+  @classmethod
+  def of(cls, label: str, landscape: landscape_lib.Landscape) -> 'Contender':
+    """Returns the strategy of a label, for a landscape."""
     call = CONTENDERS.get(label, label)
     name, options = parse(call)
-    strategy = strategies.make(
-      name,
-      len(landscape.symmetries),
-      network_of=landscape.network_of,
-      epochs=landscape.validation.shape[-1],
-      **options,
-    )
-    details, searches, chunk = '', config.seeds, _CHUNK
+    strategy = traces_lib.make_strategy(landscape, name, **options)
+    details, searches, chunk = '', _SEEDS.value, _CHUNK
     if name == 'dqn':
       agent = agent_lib.DQNConfig(**options)
       details, wide = repr(agent), max(agent.hidden_sizes) >= 400
-      searches = config.wide_seeds if wide else config.light_seeds
+      searches = _WIDE_SEEDS.value if wide else _LIGHT_SEEDS.value
       chunk = 1 if wide else _CHUNK
     rounds = _rounds(name, options, landscape)
-    yield Contender(label, call, details, strategy, rounds, searches, chunk)
+    return cls(label, call, details, strategy, rounds, searches, chunk)
+
+  def search(
+    self, landscape: landscape_lib.Landscape, folder: pathlib.Path
+  ) -> compare.Trace:
+    """Returns the traces of all searches; runs those that are not known."""
+    parts = []
+    for first in range(0, self.searches, self.chunk):
+      last = min(first + self.chunk, self.searches)
+      path = folder / self._file_name(landscape, first, last)
+      traces = traces_lib.load(path)
+      if traces is None:
+        print(
+          f'{landscape.name}: {self.label}, searches {first} to {last - 1}',
+          flush=True,
+        )
+        traces = compare.search_landscape(
+          self.strategy,
+          landscape,
+          np.arange(first, last),
+          self.rounds,
+          vectorised=self.chunk > 1,
+        )
+        traces_lib.save(path, traces)
+      parts.append(traces)
+    return compare.Trace(*(np.concatenate(x) for x in zip(*parts, strict=True)))
+
+  def _file_name(
+    self, landscape: landscape_lib.Landscape, first: int, last: int
+  ) -> str:
+    asked = self.call, self.details, self.rounds, landscape.fingerprint
+    digest = hashlib.sha256(repr((*asked, first, last)).encode()).hexdigest()
+    name, short = landscape.name.replace('/', '_'), self.call.split('(')[0]
+    return f'{name}-{short}-{first:03}-{digest[:16]}.npz'
 
 
 def parse(call: str) -> tuple[str, dict[str, Any]]:
@@ -195,134 +220,49 @@ def _rounds(
   return -(-steps // per_round)
 
 
-def _traces(
-  contender: Contender,
-  landscape: landscape_lib.Landscape,
-  folder: pathlib.Path,
-) -> compare.Trace:
-  """Runs the searches that have not been run before."""
-  parts = []
-  for first in range(0, contender.searches, contender.chunk):
-    last = min(first + contender.chunk, contender.searches)
-    path = folder / _file_name(contender, landscape, first, last)
-    traces = _load(path)
-    if traces is None:
-      print(
-        f'{landscape.name}: {contender.label}, searches {first} to {last - 1}',
-        flush=True,
-      )
-      traces = compare.search_landscape(
-        contender.strategy,
-        landscape,
-        np.arange(first, last),
-        contender.rounds,
-        vectorised=contender.chunk > 1,
-      )
-      _save(path, traces)
-    parts.append(traces)
-  return compare.Trace(*(np.concatenate(x) for x in zip(*parts, strict=True)))
-
-
-def _file_name(
-  contender: Contender,
-  landscape: landscape_lib.Landscape,
-  first: int,
-  last: int,
-) -> str:
-  asked = (
-    *(contender.call, contender.details, contender.rounds),
-    *(landscape.fingerprint, first, last),
-  )
-  digest = hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
-  name = landscape.name.replace('/', '_')
-  short = contender.call.split('(')[0]
-  return f'{name}-{short}-{first:03}-{digest}.npz'
-
-
-def _load(path: pathlib.Path) -> compare.Trace | None:
-  """Reads traces; None if there are none, or if they are damaged."""
-  try:
-    with np.load(path, allow_pickle=False) as stored:
-      return compare.Trace(*(stored[x] for x in compare.Trace._fields))
-  except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-    return None
-
-
-def _save(path: pathlib.Path, traces: compare.Trace) -> None:
-  with io_lib.written_whole(path) as file:
-    np.savez_compressed(file, **traces._asdict())
-
-
-def _curve_rows(
-  landscape: landscape_lib.Landscape,
-  contender: Contender,
-  curves: dict[str, compare.Curves],
-) -> list[dict[str, Any]]:
-  rows = []
+def _curve_rows(curves: dict[str, compare.Curves]) -> Iterator[dict[str, Any]]:
+  """Yields the points at which a regret changes; between them it is flat."""
   for kind, curve in curves.items():
-    mean, band = compare.mean_and_band(curve.regret)
-    observed, observed_band = compare.mean_and_band(curve.observed)
-    changes = np.flatnonzero(np.diff(mean, prepend=np.inf))
-    for x in changes:  # between these the curve is flat
-      rows.append(
-        {'landscape': landscape.name, 'strategy': contender.label}
-        | {'searches': contender.searches, 'cost': kind}
-        | {'spent': int(curve.cost[x]), 'regret': f'{mean[x]:.6f}'}
-        | {'band': f'{band[x]:.6f}', 'observed': f'{observed[x]:.6f}'}
-        | {'observed_band': f'{observed_band[x]:.6f}'}
-      )
-  return rows
+    statistics = _statistics(curve)
+    for x in np.flatnonzero(np.diff(statistics['regret'], prepend=np.inf)):
+      yield {
+        'cost': kind,
+        'spent': int(curve.cost[x]),
+        **{name: f'{values[x]:.6f}' for name, values in statistics.items()},
+      }
 
 
 def _summary_rows(
-  landscape: landscape_lib.Landscape,
-  found: dict[str, dict[str, compare.Curves]],
-  judge: str,
-) -> list[dict[str, Any]]:
-  """Returns each strategy's regret and gain after so many networks.
+  curve: compare.Curves, truth: np.ndarray
+) -> Iterator[dict[str, Any]]:
+  """Yields the regret and the gain after some numbers of networks.
 
   The gain is the accuracy of the pick over that of the average network, less
   one: how much better than picking a network at random.
   """
-  truth = landscape.values(judge)
-  rows = []
-  for label, curves in found.items():
-    for spent in AT:
-      if spent <= len(landscape):
-        curve = curves['networks']
-        mean, band = compare.mean_and_band(curve.regret)
-        observed, observed_band = compare.mean_and_band(curve.observed)
-        x = spent - 1
-        gain = (truth.max() - mean[x]) / truth.mean() - 1
-        rows.append(
-          {'landscape': landscape.name, 'strategy': label}
-          | {'searches': len(curve.regret), 'networks': spent}
-          | {'regret': round(mean[x], 5), 'band': round(band[x], 5)}
-          | {'observed': round(observed[x], 5)}
-          | {'observed_band': round(observed_band[x], 5)}
-          | {
-            'gain': round(gain, 4),
-            'gain_band': round(band[x] / truth.mean(), 4),
-          }
-        )
-  return rows
+  statistics = _statistics(curve)
+  for spent in AT:
+    if spent <= len(truth):
+      at = {name: values[spent - 1] for name, values in statistics.items()}
+      gain = (truth.max() - at['regret']) / truth.mean() - 1
+      yield {
+        'networks': spent,
+        **{name: round(value, 5) for name, value in at.items()},
+        'gain': round(gain, 4),
+        'gain_band': round(at['band'] / truth.mean(), 4),
+      }
 
 
-def _print(
-  landscape: landscape_lib.Landscape, summary: list[dict[str, Any]]
-) -> None:
-  print(f'{landscape.name}: regret (observed) in points after …')
-  spents = sorted({row['networks'] for row in summary})
-  heads = ''.join(f'{spent:>12} networks' for spent in spents)
-  print(f'{"":24}{heads}')
-  for label in dict.fromkeys(row['strategy'] for row in summary):
-    cells = [
-      f'{100 * row["regret"]:6.2f} ±{100 * row["band"]:5.2f}'
-      f' ({100 * row["observed"]:5.2f})'
-      for row in summary
-      if row['strategy'] == label
-    ]
-    print(f'{label:24.24}' + ' '.join(f'{cell:>20}' for cell in cells))
+def _statistics(curve: compare.Curves) -> dict[str, np.ndarray]:
+  """Returns means and half their 95 % intervals, by column. Each [X]."""
+  regret, band = compare.mean_and_band(curve.regret)
+  observed, observed_band = compare.mean_and_band(curve.observed)
+  return {
+    'regret': regret,
+    'band': band,
+    'observed': observed,
+    'observed_band': observed_band,
+  }
 
 
 def draw(
@@ -355,32 +295,6 @@ def draw(
     fontsize='small',
   )
   return canvas
-
-
-def _write(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
-  with io_lib.written_text(path) as file:
-    writer = csv.DictWriter(file, rows[0], lineterminator='\n')
-    writer.writeheader()
-    writer.writerows(rows)
-
-
-def main(_: list[str]) -> None:
-  """Flags to config to one call."""
-  if not _LANDSCAPES.value:
-    raise ValueError(
-      '--landscapes must name files made by experiments.landscape, got none'
-    )
-  config = Config(
-    landscapes=tuple(landscape_lib.load(f) for f in _LANDSCAPES.value),
-    strategies=tuple(_STRATEGIES.value or CONTENDERS),
-    seeds=_SEEDS.value,
-    light_seeds=_LIGHT_SEEDS.value,
-    wide_seeds=_WIDE_SEEDS.value,
-    judge=_JUDGE.value,
-    out=pathlib.Path(_OUT.value),
-  )
-  with launch.resumable():
-    run(config)
 
 
 if __name__ == '__main__':

@@ -21,7 +21,7 @@ _HELP = {'-h', '-help', '--help', '-helpshort', '--helpshort'}
 
 
 def run(main: Callable[[list[str]], None]) -> None:
-  """Runs a launcher's main; exits with 2 after an error that users can mend."""
+  """Runs a launcher's main; exits with 2 after an error that users can fix."""
 
   def guarded(argv: list[str]) -> None:
     if absl_logging.get_verbosity() == absl_logging.INFO:  # absl's default
@@ -53,7 +53,7 @@ def use_all_cores() -> None:
 
 
 def parse(argv: list[str], about: str) -> list[str]:
-  """Reads the flags; exits with 0 after --help, with 2 after a wrong word."""
+  """Parses flags; exits with 0 after --help, with 2 after a wrong argument."""
   if _HELP & set(argv):
     print(usage(about))
     sys.exit(0)
@@ -70,21 +70,15 @@ def parse(argv: list[str], about: str) -> list[str]:
 
 
 def usage(about: str) -> str:
-  """Returns what a launcher does, and the flags of all our modules in it."""
+  """Returns what a launcher does, and its flags, module by module."""
   ours = [
     module
     for module in sorted(flags.FLAGS.flags_by_module_dict())
     if module.startswith('experiments.') or module == sys.argv[0]
   ]
   groups = (flags.FLAGS.module_help(module) for module in ours)
-  # absl goes on after the full stop of flags that may be repeated.
+  # absl appends to the full stop of flags that may be repeated.
   return '\n'.join([about, *groups]).replace('.;\n', ';\n')
-
-
-def set_defaults(**values: object) -> None:
-  """Gives flags that several launchers share other defaults in this one."""
-  for name, value in values.items():
-    flags.FLAGS.set_default(name, value)
 
 
 def _be_quiet() -> None:
@@ -95,7 +89,7 @@ def _be_quiet() -> None:
 
 @contextlib.contextmanager
 def resumable() -> Iterator[None]:
-  """Ctrl-C or `kill` ends a run with the command that goes on with it."""
+  """Ctrl-C or `kill` (SIGTERM) ends a run with the command that resumes it."""
   before = signal.signal(signal.SIGTERM, signal.default_int_handler)
   try:
     yield
@@ -104,7 +98,7 @@ def resumable() -> Iterator[None]:
     words = sys.argv[1:]
     program = [f'-m {module.name}'] if module else [sys.argv[0]]
     command = ' '.join(['python', *program, *map(shlex.quote, words)])
-    print(f'\nstopped; to go on where it was: {command}', file=sys.stderr)
+    print(f'\ninterrupted; resume with: {command}', file=sys.stderr)
     sys.exit(130)
   finally:
     signal.signal(signal.SIGTERM, before)

@@ -12,7 +12,7 @@ import aen
 
 PACKAGE = pathlib.Path(aen.__file__).parent
 ROOMS = aen._ROOMS
-LONGEST_CHAIN = 11
+LONGEST_CHAIN = 9
 
 
 def module_names():

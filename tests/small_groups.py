@@ -3,10 +3,10 @@
 import numpy as np
 
 
-def cycle(*moves: tuple[int, ...], size: int) -> np.ndarray:
+def cycle(*cycles: tuple[int, ...], size: int) -> np.ndarray:
   """Returns the permutation with the given cycles."""
   permutation = np.arange(size, dtype=np.int32)
-  for points in moves:
+  for points in cycles:
     permutation[list(points)] = np.roll(points, -1)
   return permutation
 

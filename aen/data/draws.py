@@ -1,7 +1,7 @@
-"""Random words that stay the same for ever.
+"""Random words that never change between versions.
 
-NumPy promises that the words of a bit generator never change; it does not for
-the methods of `Generator`. Pixels and splits are therefore made from words.
+NumPy guarantees the stream of a bit generator, but not that of the methods of
+`Generator`. Pixels and splits are therefore computed from raw words.
 """
 
 import numbers
@@ -36,8 +36,8 @@ def order(
 ) -> np.ndarray:
   """Returns the numbers 0…N-1 in random order, int64 [N].
 
-  If stratified, every first so many of them (and every last so many) hold each
-  class in proportion, up to one image.
+  If stratified, every prefix (and every suffix) is class-balanced to within one
+  image.
   """
   keys = words(seed, stream, len(labels))
   shuffled = np.argsort(keys, kind='stable')

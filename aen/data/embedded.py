@@ -2,22 +2,14 @@
 
 import numpy as np
 
-from aen.data import draws
-from aen.data.arrays import part
-from aen.data.arrays import Parts
 
-DIGITS_COUNTS = (1500, 297)
-BOARD_COUNTS = (700, 258)
-O_MARK, BLANK, X_MARK = 1, 128, 255  # the values of a board, equally far apart
-
-OUTCOMES = ('x wins', 'o wins', 'draw')
-
-
-def digits() -> Parts:
+def digits() -> tuple[np.ndarray, np.ndarray]:
   """Returns scikit-learn's handwritten digits, each pixel doubled to 16 x 16.
 
-  Grey values 0…16 become 0…255. The images come writer after writer, so the
-  test part is the end of the file: mostly hands that training never saw.
+  Grey values 0…16 become 0…255. The images are sorted by writer.
+
+  Returns:
+    Images, uint8 [1797, 16, 16], and labels, int [1797].
   """
   try:
     from sklearn import datasets  # an optional dependency
@@ -29,64 +21,40 @@ def digits() -> Parts:
   bunch = datasets.load_digits()
   grey = (bunch.images.astype(np.uint16) * 255 + 8) // 16
   images = grey.astype(np.uint8).repeat(2, axis=1).repeat(2, axis=2)
-  everything = part(images, bunch.target, where='digits')
-  cut = DIGITS_COUNTS[0]
-  return Parts(everything[:cut], everything[cut:])
+  return images, bunch.target
 
 
-def tic_tac_toe() -> Parts:
-  """Returns all 958 final boards of tic-tac-toe with their outcomes.
-
-  Images are [N, 3, 3] with 255 for x (who moves first), 1 for o and 128 for
-  blank; labels are 0 (x wins), 1 (o wins) and 2 (draw). Outcomes do not change
-  when a board is turned or reflected. The division into train and test is
-  fixed and stratified.
-  """
-  boards = sorted(_final_boards(' ' * 9))
-  value = {'x': X_MARK, 'o': O_MARK, ' ': BLANK}
-  images = np.array([[value[mark] for mark in board] for board in boards])
-  images = images.astype(np.uint8).reshape(-1, 3, 3)
-  everything = part(
-    images, np.array([_outcome(board) for board in boards]), where='tic_tac_toe'
-  )
-  order = draws.order(0, draws.CHOOSE_TEST, everything.labels, stratified=True)
-  cut = BOARD_COUNTS[0]
-  return Parts(
-    everything[np.sort(order[:cut])], everything[np.sort(order[cut:])]
-  )
-
-
-_LINES = (
-  *((r, r + 1, r + 2) for r in (0, 3, 6)),
-  *((c, c + 3, c + 6) for c in (0, 1, 2)),
-  (0, 4, 8),
-  (2, 4, 6),
+_BLANK, _O, _X = range(3)
+_PIXELS = np.array([128, 1, 255], np.uint8)  # of blank, o and x
+_CELLS = np.arange(9).reshape(3, 3)
+_LINES = np.array(
+  [*_CELLS, *_CELLS.T, _CELLS.diagonal(), np.fliplr(_CELLS).diagonal()]
 )
 
 
-def _final_boards(board: str) -> set[str]:
-  """Returns the boards at the ends of all games that pass through a board."""
-  found, frontier = set(), {board}
-  while frontier:
-    ended = {b for b in frontier if _is_over(b)}
-    found |= ended
-    frontier = {move for b in frontier - ended for move in _moves(b)}
-  return found
+def tic_tac_toe() -> tuple[np.ndarray, np.ndarray]:
+  """Returns all 958 final boards of tic-tac-toe with their outcomes.
 
+  Outcomes are invariant under rotations and reflections of the board.
 
-def _moves(board: str) -> list[str]:
-  mark = 'xo'[(9 - board.count(' ')) % 2]
-  return [
-    board[:i] + mark + board[i + 1 :] for i in range(9) if board[i] == ' '
-  ]
-
-
-def _is_over(board: str) -> bool:
-  return ' ' not in board or _outcome(board) != OUTCOMES.index('draw')
-
-
-def _outcome(board: str) -> int:
-  for mark in 'xo':
-    if any(all(board[i] == mark for i in line) for line in _LINES):
-      return OUTCOMES.index(f'{mark} wins')
-  return OUTCOMES.index('draw')
+  Returns:
+    Images, uint8 [958, 3, 3], with 255 for x (who plays first), 1 for o and 128
+    for blank; and labels, int [958], 0 (x wins), 1 (o wins) or 2 (draw).
+  """
+  boards = np.indices((3,) * 9).reshape(9, -1).T  # [3**9, 9]
+  x_line, o_line = (
+    (boards[:, _LINES] == mark).all(axis=2).any(axis=1) for mark in (_X, _O)
+  )
+  lead = (boards == _X).sum(axis=1) - (boards == _O).sum(axis=1)
+  full = (boards != _BLANK).all(axis=1)
+  # Whoever played last has a line, or the board is full and nobody has.
+  outcomes = np.stack(
+    [
+      x_line & ~o_line & (lead == 1),
+      o_line & ~x_line & (lead == 0),
+      full & ~x_line & ~o_line & (lead == 1),
+    ]
+  )
+  final = outcomes.any(axis=0)
+  images = _PIXELS[boards[final]].reshape(-1, 3, 3)
+  return images, outcomes[:, final].argmax(axis=0)

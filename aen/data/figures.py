@@ -2,24 +2,16 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import pathlib
 
 import numpy as np
 
 from aen import io as io_lib
+from aen.data import catalogue
 from aen.data import finding
-from aen.data import sources
 from aen.data import transform
-from aen.data.arrays import Part
 from aen.groups import symmetries as symmetries_lib
-
-# The classes that the paper shows; of other sets, the first four.
-_SHOWN = {
-  'mnist': ('5', '7', '2', '1'),
-  'digits': ('5', '7', '2', '1'),
-  'fashion_mnist': ('Sneaker', 'Sandal', 'Pullover', 'Ankle boot'),
-}
-_NUM_SHOWN = 4
 
 
 def draw_samples(
@@ -27,8 +19,8 @@ def draw_samples(
 ) -> list[pathlib.Path]:
   """Draws both sample figures of a G-data set as PNG.
 
-  The first shows originals and each single transformation, made once so that
-  it can be seen; the second originals and Aug1…Aug5 as the data set draws them.
+  The first shows originals and each symmetry applied once, whatever is drawn;
+  the second originals and Aug1…Aug5 as the data set draws them.
 
   Args:
     name: Such as `'g_mnist/aug3'`; of its config only the flavour, published
@@ -40,7 +32,7 @@ def draw_samples(
   Returns:
     The two files.
   """
-  source, config = sources.find(name)
+  source, config = catalogue.find(name)
   if config is None:
     raise ValueError(
       f'sample figures show transformations, which {name!r} has none of; ask'
@@ -48,59 +40,37 @@ def draw_samples(
     )
   ending = '' if config.as_published else '_group'
   test = finding.find(source, None, places).parts.test
-  rows = _first_of_classes(test, source)
-  labels = [source.class_names[label] for label in test.labels[rows]]
-  base = f'g_{source.name.replace("/", "_")}{ending}'
-  flavour = 'as published' if config.as_published else 'exact rearrangements'
-  title = f'{base} ({flavour})'
-  singles = pathlib.Path(figures_dir) / f'{base}_singles.png'
-  _draw(
-    _singles(test.images[rows], rows, ending),
-    labels,
-    singles,
-    title=f'{title}: each transformation, made once',
-  )
-  combinations = pathlib.Path(figures_dir) / f'{base}_combinations.png'
-  _draw(
-    _combinations(test.images[rows], rows, ending),
-    labels,
-    combinations,
-    title=f'{title}: combinations, as drawn',
-  )
-  return [singles, combinations]
+  shown = source.sample_classes or source.class_names[:4]
+  labels = [source.class_names.index(label) for label in shown]
+  rows = np.array([np.flatnonzero(test.labels == n)[0] for n in labels])
+  images = test.images[rows]  # [4, H, H]
 
-
-def _first_of_classes(test: Part, source: sources.Source) -> np.ndarray:
-  shown = _SHOWN.get(source.name, source.class_names[:_NUM_SHOWN])
-  labels = [source.class_names.index(name) for name in shown]
-  return np.array([np.flatnonzero(test.labels == n)[0] for n in labels])
-
-
-def _singles(
-  images: np.ndarray, rows: np.ndarray, ending: str
-) -> dict[str, np.ndarray]:
-  """Returns the columns of the first figure: heading to images [4, H, H]."""
-  columns = {'Original': images}
-  for bit, symmetry in enumerate(symmetries_lib.SYMMETRIES, start=1):
-    config = transform.config(f'iaug{bit}{ending}')
-    drawn = transform.draw(config, images.shape[1], rows, split='test')
-    once = np.tile(np.array(config.bits, np.uint8), (len(rows), 1))
-    record = transform.Record(config, once, drawn.angles)
-    heading = symmetry.replace('_', ' ') + 's'
-    columns[heading] = transform.transform(images, record)
-  return columns
-
-
-def _combinations(
-  images: np.ndarray, rows: np.ndarray, ending: str
-) -> dict[str, np.ndarray]:
-  """Returns the columns of the second figure: heading to images [4, H, H]."""
-  columns = {'Original': images}
-  for k in range(1, 6):
-    config = transform.config(f'aug{k}{ending}')
+  def transformed(config_name: str, once: bool = False) -> np.ndarray:
+    config = transform.config(config_name + ending)
     record = transform.draw(config, images.shape[1], rows, split='test')
-    columns[f'Aug{k}'] = transform.transform(images, record)
-  return columns
+    if once:
+      powers = np.tile(np.array(config.bits, np.uint8), (len(rows), 1))
+      record = dataclasses.replace(record, powers=powers)
+    return transform.transform(images, record)
+
+  singles = {'Original': images} | {
+    f'{symmetry.replace("_", " ")}s': transformed(f'iaug{bit}', once=True)
+    for bit, symmetry in enumerate(symmetries_lib.SYMMETRIES, start=1)
+  }
+  combinations = {'Original': images} | {
+    f'Aug{k}': transformed(f'aug{k}') for k in range(1, 6)
+  }
+  base = f'g_{source.name.replace("/", "_")}{ending}'
+  flavour = 'as published' if config.as_published else 'exact permutations'
+  paths = []
+  for kind, columns, caption in (
+    ('singles', singles, 'each symmetry, applied once'),
+    ('combinations', combinations, 'combinations, as drawn'),
+  ):
+    path = pathlib.Path(figures_dir) / f'{base}_{kind}.png'
+    _draw(columns, shown, path, title=f'{base} ({flavour}): {caption}')
+    paths.append(path)
+  return paths
 
 
 def _draw(

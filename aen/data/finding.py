@@ -4,11 +4,15 @@ import dataclasses
 import os
 import pathlib
 
-from aen.data import files
-from aen.data import sources
+import numpy as np
+
+from aen.data import catalogue
+from aen.data import readers
 from aen.data import tfds_files
 from aen.data import transform
-from aen.data.arrays import Parts
+from aen.data.dataset import part
+from aen.data.dataset import Parts
+from aen.io import PathLike
 
 RAW_DIR_VARIABLE = 'AEN_RAW_DIR'
 
@@ -17,8 +21,8 @@ RAW_DIR_VARIABLE = 'AEN_RAW_DIR'
 class Places:
   """Where to look, and what to accept; see `load_dataset`."""
 
-  raw_dir: files.PathLike | None = None
-  data_dir: files.PathLike | None = None
+  raw_dir: PathLike | None = None
+  data_dir: PathLike | None = None
   download: bool = True
   partial: bool = False
 
@@ -50,86 +54,84 @@ class Found:
 
 
 def find(
-  source: sources.Source,
-  config: transform.Config | None,
-  places: Places,
+  source: catalogue.Source, config: transform.Config | None, places: Places
 ) -> Found:
-  """Returns a data set from the first place that has it.
+  """Returns a data set from the first place that has it, arranged.
 
   Raw files come first, then what TFDS has prepared, then a partial file if that
   is accepted, then a download.
+
+  Args:
+    source: Which data set.
+    config: Where TFDS has prepared the set with these transformations, prefer
+      it to the original.
+    places: Where to look.
   """
   paths = _raw_paths(source, places)
-  if paths is not None:
-    return Found(source.arrange(_read(source, paths)))
-  parts = tfds_files.read_prepared(source, config, places.data_dir)
-  if parts is not None:
-    return Found(_check(source, parts, whole=True))
-  partial = _partial_path(source, places)
-  if partial and places.partial:
-    return Found(_check(source, source.read_partial(partial)), partial=True)
-  paths = _download(source, places, partial)
-  return Found(source.arrange(_read(source, paths)))
+  if paths is None:
+    prepared = _find_prepared(source, config, places)
+    if prepared is not None:
+      return Found(readers.check(source, prepared, whole=True))
+    partial = _partial_path(source, places)
+    if partial and places.partial:
+      return Found(readers.read_partial(source, partial), partial=True)
+    paths = _download(source, places)
+  return Found(readers.arrange(source, readers.read(source, paths)))
 
 
-def find_published(source: sources.Source, places: Places) -> Parts:
+def find_published(source: catalogue.Source, places: Places) -> Parts:
   """Returns a data set from its official files, before it is arranged."""
   paths = _raw_paths(source, places)
   if paths is None:
-    paths = _download(source, places, _partial_path(source, places))
-  return _read(source, paths)
+    paths = _download(source, places)
+  return readers.read(source, paths)
 
 
-def _raw_paths(source: sources.Source, places: Places) -> sources.Paths | None:
-  """Returns the official files, by name, if all of them lie in one place."""
+def _raw_paths(
+  source: catalogue.Source, places: Places
+) -> list[pathlib.Path] | None:
+  """Returns the official files, if all of them lie in one place."""
   folders = [pathlib.Path(folder) for folder in source.system_dirs]
   if source.files and places.raw:
     folders.insert(0, places.raw / source.folder)
   for folder in folders:
-    paths = {file.name: folder / file.name for file in source.files}
-    if all(path.is_file() for path in paths.values()):
+    paths = [folder / file.name for file in source.files]
+    if all(path.is_file() for path in paths):
       return paths
-  return None if source.files else {}
+  return None if source.files else []
 
 
-def _read(source: sources.Source, paths: sources.Paths) -> Parts:
-  """Returns the parts as published, after checking all there is to check."""
-  for file in source.files:
-    files.verify(paths[file.name], file)
-  parts = source.read(paths)
-  _check(source, source.arrange(parts), whole=True)
-  return parts
-
-
-def _check(source: sources.Source, parts: Parts, whole: bool = False) -> Parts:
-  """Raises ValueError if parts are not what the source promises."""
-  sides = (parts.train, parts.test)
-  shapes = {side.images.shape[1:] for side in sides}
-  if shapes != {source.shape}:
-    raise ValueError(
-      f'{source.name}: expected images of shape {source.shape}, got'
-      f' {" and ".join(str(s) for s in sorted(shapes))}; these are not the'
-      f' official files of {source.name}'
-    )
-  counts = tuple(len(side) for side in sides)
-  expected = source.counts
-  if whole and counts != expected:
-    raise ValueError(
-      f'{source.name}: expected {expected[0]} training and {expected[1]} test'
-      f' images, got {counts[0]} and {counts[1]}; remove this incomplete copy'
-      ' and fetch or prepare it again'
-    )
-  highest = max(int(side.labels.max(initial=0)) for side in sides)
-  if highest >= len(source.class_names):
-    raise ValueError(
-      f'{source.name}: expected labels 0…{len(source.class_names) - 1}, got'
-      f' {highest}; these are not the official files of {source.name}'
-    )
-  return parts
+def _find_prepared(
+  source: catalogue.Source, config: transform.Config | None, places: Places
+) -> Parts | None:
+  if not source.tfds_name:
+    return None
+  names = [source.tfds_name]
+  if config is not None:
+    names.insert(0, f'g_{source.tfds_name}/{config.name}')
+  for name in names:
+    found = tfds_files.read_prepared(name, places.data_dir)
+    if found is None:
+      continue
+    parts = []
+    for split, columns in found.items():
+      record = None
+      if config is not None and 'powers' in columns:
+        record = transform.Transformations(
+          config,
+          columns['powers'].astype(np.uint8),
+          columns['angle'].astype(np.float32),
+        )
+      where = f'{name} of TFDS, {split}'
+      parts.append(
+        part(columns['image'], columns['label'], None, record, where=where)
+      )
+    return readers.arrange(source, Parts(*parts))
+  return None
 
 
 def _partial_path(
-  source: sources.Source, places: Places
+  source: catalogue.Source, places: Places
 ) -> pathlib.Path | None:
   if not (source.partial and places.raw):
     return None
@@ -142,38 +144,30 @@ def _partial_path(
   return found[0] if found else None
 
 
-def _download(
-  source: sources.Source, places: Places, partial: pathlib.Path | None
-) -> sources.Paths:
+def _download(source: catalogue.Source, places: Places) -> list[pathlib.Path]:
   """Downloads the official files, or says what is missing."""
   try:
     if not places.download:
       raise OSError('download=False forbids downloading')
     if source.manual:
       raise OSError('it cannot be downloaded by code')
-    return tfds_files.download(source, places.data_dir)
+    urls = {file.name: file.url for file in source.files}
+    return tfds_files.download(source.name, urls, places.data_dir)
   except (OSError, ImportError) as error:
-    raise FileNotFoundError(_missing(source, places, partial, error)) from error
-
-
-def _missing(
-  source: sources.Source,
-  places: Places,
-  partial: pathlib.Path | None,
-  error: Exception,
-) -> str:
-  folder = (places.raw or pathlib.Path('<raw_dir>')) / source.folder
-  names = ', '.join(
-    file.name for file in source.files if not (folder / file.name).is_file()
-  )
-  reason = ' '.join(str(error).split())
-  again = 'connect and try again' if places.download else 'pass download=True'
-  advice = source.manual or f'put the files there, or {again}'
-  hint = ''
-  if partial:
-    hint = f'; {partial.name} holds a part of it: accept it with partial=True'
-  given = '' if places.raw else ' (no raw_dir or AEN_RAW_DIR is set)'
-  return (
-    f'{source.name}: expected {names} in {folder}{given}, got nothing there,'
-    f' and {reason}; {advice}{hint}'
-  )
+    folder = (places.raw or pathlib.Path('<raw_dir>')) / source.folder
+    names = ', '.join(
+      file.name for file in source.files if not (folder / file.name).is_file()
+    )
+    given = '' if places.raw else ' (no raw_dir or AEN_RAW_DIR is set)'
+    reason = ' '.join(str(error).split())
+    again = 'connect and try again' if places.download else 'pass download=True'
+    advice = source.manual or f'put the files there, or {again}'
+    partial = _partial_path(source, places)
+    if partial:
+      advice += (
+        f'; {partial.name} holds a part of it: accept it with partial=True'
+      )
+    raise FileNotFoundError(
+      f'{source.name}: expected {names} in {folder}{given}, got nothing there,'
+      f' and {reason}; {advice}'
+    ) from error

@@ -1,17 +1,15 @@
 """`load_dataset`: a data set by name, from a path, or from arrays."""
 
 from collections.abc import Sequence
-import dataclasses
 import os
 import pathlib
-from typing import Any
 
 import numpy as np
 
+from aen.data import catalogue
 from aen.data import dataset as dataset_lib
 from aen.data import finding
 from aen.data import own
-from aen.data import sources
 from aen.data import splits
 from aen.io import PathLike
 
@@ -73,26 +71,28 @@ def load_dataset(
   Dataset('tic_tac_toe', 584/116/258 train/validation/test images of 3 x 3, \
 3 classes)
   """
-  options: dict[str, Any] = {
-    'sizes': _sizes(size, num_train, num_validation, num_test),
-    'seed': seed,
-    'stratified': stratified,
-  }
+  config, partial_set = None, False
   if own.is_path(name):
-    return dataset_lib.divide(*own.read(pathlib.Path(name)), **options)
-  source, config = sources.find(str(name))
-  places = finding.Places(raw_dir, data_dir, download, partial)
-  found = finding.find(source, config, places)
-  full_name = str(name)
-  if found.partial:
-    full_name += f'-partial-{len(found.parts.train)}-{len(found.parts.test)}'
+    parts, full_name, class_names = own.read(pathlib.Path(name))
+  else:
+    full_name = str(name)
+    source, config = catalogue.find(full_name)
+    places = finding.Places(raw_dir, data_dir, download, partial)
+    found = finding.find(source, config, places)
+    parts, class_names = found.parts, source.class_names
+    if partial_set := found.partial:
+      full_name += f'-partial-{len(parts.train)}-{len(parts.test)}'
   return dataset_lib.divide(
-    found.parts,
+    parts,
     full_name,
-    source.class_names,
+    class_names,
+    sizes=splits.paper_sizes(
+      size, train=num_train, validation=num_validation, test=num_test
+    ),
+    seed=seed,
+    stratified=stratified,
     config=config,
-    partial=found.partial,
-    **options,
+    partial=partial_set,
   )
 
 
@@ -138,15 +138,3 @@ def from_arrays(
     seed=seed,
     stratified=stratified,
   )
-
-
-def _sizes(
-  size: str | None,
-  num_train: int | None,
-  num_validation: int | None,
-  num_test: int | None,
-) -> splits.Sizes:
-  sizes = {'train': num_train, 'validation': num_validation, 'test': num_test}
-  given: Any = {key: n for key, n in sizes.items() if n is not None}
-  base = splits.paper_sizes(size) if size else splits.Sizes()
-  return dataclasses.replace(base, **given)

@@ -6,18 +6,20 @@ import pathlib
 
 import numpy as np
 
-from aen.data import draws
-from aen.data import files
-from aen.data import folders
-from aen.data import sources
-from aen.data.arrays import NUMBERING
-from aen.data.arrays import Part
-from aen.data.arrays import part
-from aen.data.arrays import Parts
-
-TEST_SHARE = 6  # without test images, one image in six is held out
+from aen.data import catalogue
+from aen.data import readers
+from aen.data import splits
+from aen.data.dataset import cut
+from aen.data.dataset import NUMBERING
+from aen.data.dataset import part
+from aen.data.dataset import Parts
+from aen.data.dataset import Split
 
 _PATH_STARTS = ('/', './', '../', '~')
+_ENDINGS = ('.png', '.jpg', '.jpeg', '.bmp', '.gif', '.tif', '.tiff', '.webp')
+_SPLITS = ('train', 'test', 'val', 'valid', 'validation')
+_GREY_16 = ('I;16', 'I;16L', 'I;16B', 'I;16N')  # modes of Pillow
+_LEVELS_16 = 257  # 65535 // 255: how many 16-bit levels make one of 8 bits
 
 
 def is_path(name: str | os.PathLike[str]) -> bool:
@@ -29,7 +31,7 @@ def is_path(name: str | os.PathLike[str]) -> bool:
     )
   if not isinstance(name, str):
     return True
-  if sources.is_name(name):
+  if catalogue.is_name(name):
     return False
   path = pathlib.Path(name)
   return name.startswith(_PATH_STARTS) or bool(path.suffix) or path.exists()
@@ -43,26 +45,136 @@ def read(path: pathlib.Path) -> tuple[Parts, str, tuple[str, ...]]:
       f'{path}: expected an .npz file or a folder of class-named folders of'
       ' images, got nothing there; check the path'
     )
-  if path.is_dir():
-    parts, class_names = read_folder(path)
-  else:
-    parts, class_names = read_npz(path)
+  reader = read_folder if path.is_dir() else read_npz
+  parts, class_names = reader(path)
   return parts, path.stem, class_names
 
 
 def read_npz(path: pathlib.Path) -> tuple[Parts, tuple[str, ...]]:
   """Reads x_train and y_train, and if present x_test, y_test, class_names."""
-  x_train, y_train, x_test, y_test, names = files.read_npz(
+  *arrays, names = readers.read_npz(
     path, 'x_train', 'y_train', optional=('x_test', 'y_test', 'class_names')
   )
-  parts = as_parts(x_train, y_train, x_test, y_test, where=str(path))
+  parts = as_parts(*arrays, where=str(path))
   return parts, as_class_names(names, parts, where=str(path))
 
 
 def read_folder(folder: pathlib.Path) -> tuple[Parts, tuple[str, ...]]:
-  """Reads a folder of images; see `folders.read`."""
-  train, test, names = folders.read(folder)
-  return _divide(train, test, where=str(folder)), names
+  """Reads `<folder>/<class>/<image>` or `<folder>/<train|test>/<class>/…`.
+
+  Hidden files and folders (leading dot) and `__MACOSX` are ignored, and so is
+  what lies beside `train` and `test` if both are there. A class folder without
+  images is an error; `test` may leave out classes of `train`.
+  """
+  names = _class_names(folder)
+  halves = [name for name in names if name.lower() in _SPLITS]
+  divided = {'train', 'test'} <= {*names}
+  # A class may be called train.
+  nested = any(_class_names(folder / name) for name in halves)
+  if not divided and (nested or (halves and len(halves) == len(names))):
+    raise ValueError(
+      f'{folder}: expected train/ and test/ with class folders in each, or'
+      f' class folders only, got {", ".join(f"{name}/" for name in halves)};'
+      ' rename or move the folders'
+    )
+  train_dir = folder / 'train' if divided else folder
+  names = _class_names(train_dir)
+  if not names:
+    raise ValueError(
+      f'{train_dir}: expected one folder per class with its images inside, got'
+      ' no folders; move the images into class-named folders'
+    )
+  train = _read_classes(train_dir, names)
+  test = _read_classes(folder / 'test', names) if divided else None
+  return _checked(train, test, where=str(folder)), names
+
+
+def _class_names(folder: pathlib.Path) -> tuple[str, ...]:
+  found = (path.name for path in folder.iterdir() if path.is_dir())
+  return tuple(
+    sorted(n for n in found if n != '__MACOSX' and not n.startswith('.'))
+  )
+
+
+def _read_classes(folder: pathlib.Path, names: tuple[str, ...]) -> Split:
+  """Reads the images of every class, in the order of names and file names."""
+  present = _class_names(folder)
+  unknown = sorted(set(present) - set(names))
+  if unknown:
+    raise ValueError(
+      f'{folder}: expected only the classes {", ".join(names)}, got'
+      f' {", ".join(unknown)} too; remove them or add them to train'
+    )
+  if not present:
+    raise ValueError(
+      f'{folder}: expected the class folders {", ".join(names)}, got none; add'
+      ' them with their images'
+    )
+  paths, labels = [], []
+  for name in present:
+    found = sorted(
+      path
+      for path in (folder / name).iterdir()
+      if path.suffix.lower() in _ENDINGS
+      and not path.name.startswith('.')
+      and not path.is_dir()
+    )
+    if not found:
+      raise ValueError(
+        f'{folder / name}: expected images ({", ".join(_ENDINGS)}) in this'
+        ' class folder, got none; add some or remove the folder'
+      )
+    paths += found
+    labels += [names.index(name)] * len(found)
+  images = [read_image(path) for path in paths]
+  if any(image.ndim == 3 for image in images):  # one in colour: all in colour
+    images = [
+      image if image.ndim == 3 else np.stack([image] * 3, -1)
+      for image in images
+    ]
+  for image, path in zip(images, paths, strict=True):
+    if image.shape != images[0].shape:
+      raise ValueError(
+        f'{path}: expected images of one size, {images[0].shape[:2]} like'
+        f' {paths[0].name}, got {image.shape[:2]}; resize them first'
+      )
+  return part(np.stack(images), np.array(labels), where=str(folder))
+
+
+def read_image(path: pathlib.Path) -> np.ndarray:
+  """Returns an image as uint8 [H, W], or [H, W, 3] if it is coloured.
+
+  Grey images of 16 bits are scaled from 0…65535 to 0…255.
+  """
+  try:
+    from PIL import Image  # an optional dependency
+  except ImportError as error:
+    raise ImportError(
+      "reading folders of images needs Pillow; pip install 'aen[data]'"
+    ) from error
+  try:
+    with Image.open(path) as image:
+      mode, is_png = image.mode, image.format == 'PNG'
+      if mode not in ('1', 'L', 'I', 'F', *_GREY_16):
+        image = image.convert('RGB')
+      pixels = np.asarray(image)
+  except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as e:
+    reason = getattr(e, 'strerror', None) or ' '.join(str(e).split())
+    if 'cannot identify' in reason:
+      reason = 'a damaged file or another format'
+    raise ValueError(
+      f'{path}: expected an image that Pillow can read, got {reason};'
+      ' remove or convert it'
+    ) from e
+  if mode in _GREY_16 or (mode == 'I' and is_png):  # a PNG has 16 bits at most
+    return (pixels // _LEVELS_16).astype(np.uint8)
+  if mode in ('I', 'F'):
+    raise ValueError(
+      f'{path}: expected pixels of 8 or 16 bits, got {pixels.dtype} (Pillow'
+      f' mode {mode!r}), whose range is unknown; scale them to 0…255 and save'
+      ' them with 8 bits'
+    )
+  return pixels.astype(np.uint8) * 255 if mode == '1' else pixels
 
 
 def as_parts(
@@ -74,23 +186,28 @@ def as_parts(
   where: str,
 ) -> Parts:
   """Returns train and test parts, holding some images out if need be."""
-  train = part(images, labels, where=where)
+  train, test = part(images, labels, where=where), None
   if (test_images is None) != (test_labels is None):
     raise ValueError(
       f'{where}: expected test images and test labels, or neither, got only'
       ' one of the two; give both'
     )
-  if test_images is None or test_labels is None:
-    return _divide(train, None, where=where)
-  test = part(test_images, test_labels, where=f'{where}, test')
-  return _divide(train, test, where=where)
+  if test_images is not None and test_labels is not None:
+    test = part(test_images, test_labels, where=f'{where}, test')
+  return _checked(train, test, where=where)
 
 
-def _divide(train: Part, test: Part | None, *, where: str) -> Parts:
-  _check_pixels(train, where)
+def _checked(train: Split, test: Split | None, *, where: str) -> Parts:
+  """Returns train and test parts that fit together."""
   if test is None:
-    return _hold_out(train, where)
-  _check_pixels(test, f'{where}, test')
+    num_test = len(train) // splits.SHARE
+    if not num_test:
+      raise ValueError(
+        f'{where}: expected at least {splits.SHARE} images, of which one in'
+        f' {splits.SHARE} is held out for testing, got {len(train)}; add'
+        ' images, or give test images too'
+      )
+    return cut(train, *splits.hold_out(train.labels, num_test))
   if test.images.shape[1:] != train.images.shape[1:]:
     raise ValueError(
       f'{where}: expected test images of shape {train.images.shape[1:]} like'
@@ -110,32 +227,6 @@ def _divide(train: Part, test: Part | None, *, where: str) -> Parts:
   return Parts(train, test)
 
 
-def _check_pixels(side: Part, where: str) -> None:
-  if not side.images.size:
-    raise ValueError(
-      f'{where}: expected at least one image, got an array of shape'
-      f' {side.images.shape}; add images'
-    )
-  if side.images.dtype != np.uint8 and not np.isfinite(side.images).all():
-    raise ValueError(
-      f'{where}: expected finite pixels, got NaN or infinity; replace them,'
-      ' say by np.nan_to_num(images)'
-    )
-
-
-def _hold_out(everything: Part, where: str) -> Parts:
-  if len(everything) < TEST_SHARE:
-    raise ValueError(
-      f'{where}: expected at least {TEST_SHARE} images, of which one in'
-      f' {TEST_SHARE} is held out for testing, got {len(everything)}; add'
-      ' images, or give test images too'
-    )
-  order = draws.order(0, draws.CHOOSE_TEST, everything.labels, stratified=True)
-  cut = len(order) - len(order) // TEST_SHARE
-  train, test = np.sort(order[:cut]), np.sort(order[cut:])
-  return Parts(everything[train], everything[test])
-
-
 def as_class_names(
   names: Sequence[str] | None, parts: Parts, *, where: str
 ) -> tuple[str, ...]:
@@ -147,9 +238,10 @@ def as_class_names(
   highest = int(used[-1])
   if names is None:
     if len(used) <= highest:
+      some = [*map(str, used[:5]), '…'] if len(used) > 5 else map(str, used)
       raise ValueError(
         f'{where}: expected every label of 0…{highest} to occur, got only'
-        f' {_some(used)}; {NUMBERING}, or give class_names for all'
+        f' {", ".join(some)}; {NUMBERING}, or give class_names for all'
         f' {highest + 1} classes'
       )
     return tuple(str(label) for label in used)
@@ -171,8 +263,3 @@ def as_class_names(
       ' than once; rename or merge these classes'
     )
   return names
-
-
-def _some(labels: np.ndarray) -> str:
-  shown = ', '.join(str(label) for label in labels[:5])
-  return shown + ', …' if len(labels) > 5 else shown

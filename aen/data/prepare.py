@@ -1,7 +1,5 @@
 """Preparing data sets on disk: for TFDS, and as one .npz file each."""
 
-from collections.abc import Iterable
-from collections.abc import Iterator
 import contextlib
 import os
 import pathlib
@@ -11,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from aen import io as io_lib
-from aen.data import cards
+from aen.data import catalogue
+from aen.data import dataset as dataset_lib
 from aen.data import finding
-from aen.data import sources
 from aen.data import tfds_files
-from aen.data import transform
-from aen.data.arrays import Part
 
 _CHUNK = 2000  # images transformed per tick of the progress bar
 
@@ -29,7 +25,7 @@ def prepare_tfds(
   Args:
     name: A set that TFDS knows, or that has a builder here.
     places: Where to find the official files, and where TFDS keeps data.
-    max_examples: At most so many images per split, for trying things out; use a
+    max_examples: Upper limit of images per split, for trying things out; use a
       `data_dir` of its own, because TFDS does not tell such a set from a whole.
 
   Returns:
@@ -56,10 +52,9 @@ def prepare_tfds(
 
 def _builder(name: str, places: finding.Places) -> Any:
   """Returns the TFDS builder of a set, holding the arrays it will write."""
-  source, config = sources.find(name)
+  source, config = catalogue.find(name)
   tfds = tfds_files.tfds()
   from aen.data import builders  # imports TFDS
-  from aen.data import stock  # imports TFDS
 
   data_dir = os.fspath(tfds_files.resolve_dir(places.data_dir))
   full_name = name if config else source.tfds_name
@@ -69,23 +64,14 @@ def _builder(name: str, places: finding.Places) -> Any:
     builder.parts = finding.find(own.source, None, places).parts
     return builder
   if config or not source.tfds_name:
+    stock = {source.tfds_name for source in catalogue.SOURCES.values()}
+    known = sorted({*builders.BUILDERS, *stock} - {''})
     raise ValueError(
-      f'{name!r} has no TFDS builder; those with one:'
-      f' {", ".join(_with_builder(builders.BUILDERS))}; others can be written'
-      ' as .npz'
+      f'{name!r} has no TFDS builder; those with one: {", ".join(known)};'
+      ' others can be written as .npz'
     )
   parts = finding.find_published(source, places)
-  return stock.builder(source, parts, data_dir)
-
-
-def _with_builder(own: Iterable[str]) -> list[str]:
-  stock = {source.tfds_name for source in sources.SOURCES.values()}
-  return sorted({*own, *stock} - {''})
-
-
-def npz_path(name: str, npz_dir: io_lib.PathLike) -> pathlib.Path:
-  """Returns where `write_npz` puts a data set."""
-  return pathlib.Path(npz_dir) / f'{re.sub(r"[^a-z0-9_]", "-", name)}.npz'
+  return builders.stock_builder(source, parts, data_dir)
 
 
 def write_npz(
@@ -104,58 +90,42 @@ def write_npz(
     name: A set by name.
     places: Where to find it.
     npz_dir: Where to put the file.
-    max_examples: At most so many images per split, for trying things out.
+    max_examples: Upper limit of images per split, for trying things out.
 
   Returns:
     The file, `<npz_dir>/g_mnist-aug3.npz` for `'g_mnist/aug3'`. It appears only
     when it is complete.
   """
-  source, config = sources.find(name)
+  source, config = catalogue.find(name)
   found = finding.find(source, config, places)
   arrays: dict[str, Any] = {
     'class_names': np.array(source.class_names),
-    'card': np.array(str(cards.card(source.name, config))),
+    'card': np.array(str(catalogue.card(source, config))),
   }
-  for split in ('train', 'test'):
-    side = getattr(found.parts, split)[:max_examples]
-    arrays |= _arrays(side, split, config, name)
-  is_part = found.partial or max_examples is not None
-  counts = f'-partial-{len(arrays["x_train"])}-{len(arrays["x_test"])}'
-  path = npz_path(name + counts * is_part, npz_dir)
+  for part_name, part in found.parts._asdict().items():
+    split = part.take(slice(max_examples))
+    arrays[f'x_{part_name}'] = split.images
+    arrays[f'y_{part_name}'] = split.labels
+    if config is not None:
+      import tqdm  # an optional dependency
+
+      title = f'{name}, {part_name}'
+      chunks = [
+        dataset_lib.transformed(
+          split.take(slice(start, start + _CHUNK)), config, part_name
+        )
+        for start in tqdm.trange(0, len(split), _CHUNK, desc=title)
+      ]
+      records = [c.record for c in chunks if c.record is not None]
+      arrays |= {
+        f'x_{part_name}': np.concatenate([chunk.images for chunk in chunks]),
+        f'powers_{part_name}': np.concatenate([r.powers for r in records]),
+        f'angles_{part_name}': np.concatenate([r.angles for r in records]),
+      }
+  file_name = re.sub(r'[^a-z0-9_]', '-', name)
+  if found.partial or max_examples is not None:
+    file_name += f'-partial-{len(arrays["x_train"])}-{len(arrays["x_test"])}'
+  path = pathlib.Path(npz_dir) / f'{file_name}.npz'
   with io_lib.written_whole(path) as f:
     np.savez_compressed(f, **arrays)
   return path
-
-
-def _arrays(
-  side: Part, split: str, config: transform.Config | None, name: str
-) -> dict[str, np.ndarray]:
-  """Returns the arrays of one split, by their names in the file."""
-  arrays = {f'x_{split}': side.images, f'y_{split}': side.labels}
-  if config is None:
-    return arrays
-  record = side.record
-  if record is None:
-    record = transform.draw(
-      config, side.images.shape[1], np.arange(len(side)), split=split
-    )
-    images = [
-      transform.transform(side.images[rows], record[rows])
-      for rows in _chunks(len(side), f'{name}, {split}')
-    ]
-    arrays[f'x_{split}'] = np.concatenate(images)
-  return arrays | {
-    f'powers_{split}': record.powers,
-    f'angles_{split}': record.angles,
-  }
-
-
-def _chunks(count: int, label: str) -> Iterator[slice]:
-  """Yields slices that cover 0…count, under a progress bar."""
-  import tqdm  # an optional dependency
-
-  with tqdm.tqdm(total=count, desc=label, unit=' images') as bar:
-    for start in range(0, count, _CHUNK):
-      stop = min(start + _CHUNK, count)
-      yield slice(start, stop)
-      bar.update(stop - start)

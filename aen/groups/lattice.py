@@ -2,15 +2,19 @@
 
 A state is a set of symmetries, written as an integer: bit k stands for the k-th
 symmetry, the first bit least significant. Many states share weights in exactly
-the same way (rotation with one flip holds the other flip); they are the same
-network. A network is known by its *closure*, the set of all symmetries of the
-table that it respects, and networks are ordered as their closures are.
+the same way (rotation and one flip generate the other flip); they are the same
+network. A network is identified by its *closure*, the set of all symmetries of
+the table that it respects, and networks are ordered by inclusion of closures.
 
-Legend: K symmetries, 2^K states, R networks, L layers.
+Legend: K symmetries, 2^K states, R networks, L layers, P kernel entries of all
+different layers together.
 """
 
 from collections.abc import Sequence
 import dataclasses
+import itertools
+import math
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,22 +25,33 @@ from aen.groups.orbits import pair
 from aen.groups.orbits import permutation
 
 MAX_SYMMETRIES = 20
-_GLANCE = 2048  # points that tell most partitions apart
+_GLANCE = 2048  # points that suffice to tell most partitions apart
+
+T = TypeVar('T')
+
+
+def chosen(state: int, table: Sequence[T]) -> tuple[T, ...]:
+  """Returns the entries of a table whose bits are set in a state.
+
+  >>> chosen(0b101, ('rotation', 'horizontal_flip', 'vertical_flip'))
+  ('rotation', 'vertical_flip')
+  """
+  return tuple(entry for k, entry in enumerate(table) if state >> k & 1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Lattice:
-  """All networks that a table of symmetries can make.
+  """All networks of a table of symmetries.
 
-  Networks are numbered by the first state that gives them, so network 0 has no
-  symmetry but those that every network on these grids has.
+  Networks are numbered by their first state, so network 0 has only the
+  symmetries that every network on these grids has.
 
   Attributes:
     symmetries: The table.
     grids: The grids of the inputs and of every equivariant layer's outputs.
     network_of: The network of every state. int32 [2^K].
-    shortest_states: Each network's shortest name, the lowest state among the
-      shortest. int32 [R].
+    shortest_states: The state of each network with the fewest symmetries, the
+      lowest of several. int32 [R].
     implied_states: All symmetries that each network respects, as a state.
       int32 [R].
     num_weights: The number of free kernel weights. int32 [R, L].
@@ -72,20 +87,18 @@ class Lattice:
 
   def names(self, state: int) -> tuple[str, ...]:
     """Returns the names of a state's symmetries."""
-    return tuple(
-      s.name for k, s in enumerate(self.symmetries) if state >> k & 1
-    )
+    return tuple(s.name for s in chosen(state, self.symmetries))
 
   def network(self, symmetries: symmetries_lib.SymmetryLike) -> int:
     """Returns the network that is equivariant to the given symmetries."""
     return int(self.network_of[self.state(symmetries)])
 
   def implied(self, symmetries: symmetries_lib.SymmetryLike) -> tuple[str, ...]:
-    """Names every symmetry of the table that comes with the given ones."""
+    """Returns the names of all symmetries of the table that these imply."""
     return self.names(int(self.implied_states[self.network(symmetries)]))
 
   def shortest(self, network: int) -> list[tuple[str, ...]]:
-    """Returns all shortest names of a network, its representative first."""
+    """Returns all shortest sets of names that give a network, in order."""
     if not 0 <= network < len(self):
       raise ValueError(
         f'a network is a number from 0 to {len(self) - 1}, got {network}'
@@ -96,12 +109,10 @@ class Lattice:
 
   def contains(self, network: int, other: int) -> bool:
     """Whether `network` respects every symmetry that `other` respects."""
-    return not int(self.implied_states[other]) & ~int(
-      self.implied_states[network]
-    )
+    return bool(self.implied_states[other] & ~self.implied_states[network] == 0)
 
   def coarser(self, network: int) -> list[int]:
-    """Returns the networks one step up: the next larger symmetry."""
+    """Returns the networks one step up: minimal ones with more symmetry."""
     above = [n for n in range(len(self)) if self.contains(n, network)]
     above.remove(network)
     return [
@@ -109,7 +120,7 @@ class Lattice:
     ]
 
   def finer(self, network: int) -> list[int]:
-    """Returns the networks one step down: the next smaller symmetry."""
+    """Returns the networks one step down: maximal ones with less symmetry."""
     below = [n for n in range(len(self)) if self.contains(network, n)]
     below.remove(network)
     return [
@@ -123,7 +134,7 @@ def distinct_networks(
   """Maps every state of a symmetry table to its network.
 
   Args:
-    symmetries: The table: its first symmetry is the least significant bit.
+    symmetries: The table; the first symmetry is the least significant bit.
     grids: The grid of the inputs and of each equivariant layer's outputs.
 
   Returns:
@@ -142,13 +153,12 @@ def distinct_networks(
 def lattice(
   symmetries: symmetries_lib.SymmetryLike, grids: Sequence[Sequence[int]]
 ) -> Lattice:
-  """Returns the lattice of the networks that a symmetry table can make."""
+  """Returns the lattice of all networks of a symmetry table."""
   symmetries = symmetries_lib.as_symmetries(symmetries)
   if len(symmetries) > MAX_SYMMETRIES:
     raise ValueError(
-      f'a lattice lists all 2^K states of K symmetries and takes at most'
-      f' {MAX_SYMMETRIES}, got {len(symmetries)}; leave some out, or search'
-      ' with a strategy that needs no table'
+      f'a lattice lists all 2^K states of K symmetries, with K at most'
+      f' {MAX_SYMMETRIES}, got {len(symmetries)}; leave some out'
     )
   if np.ndim(grids) == 0 or any(np.ndim(grid) == 0 for grid in grids):
     raise ValueError(
@@ -161,110 +171,92 @@ def lattice(
       'a network needs the grid of its inputs and at least one of outputs, got'
       f' {shapes}'
     )
-  layers = list(zip(shapes[:-1], shapes[1:], strict=True))
-  steps, weights = _walk(
-    [_Layer.between(symmetries, *layer) for layer in dict.fromkeys(layers)]
-  )
-  closure_of = _close_all_states(steps, len(symmetries))
-  implied_states = np.array(list(dict.fromkeys(closure_of)), np.int32)  # [R]
-  number = {closure: i for i, closure in enumerate(implied_states.tolist())}
+  layers = list(itertools.pairwise(shapes))
+  distinct = list(dict.fromkeys(layers))
+  sizes = [math.prod(a) * math.prod(b) for a, b in distinct]
+  ends = np.cumsum(sizes)
+  as_shape(int(ends[-1]))  # raises if there are more entries than int32 labels
+  # All kernels side by side are one set of points, on which each symmetry acts.
+  generators = [
+    np.concatenate(
+      [
+        pair(permutation(s, a), permutation(s, b)) + np.int32(end - size)
+        for (a, b), end, size in zip(distinct, ends, sizes, strict=True)
+      ]
+    )
+    for s in symmetries
+  ]
+  steps, orbits_up_to = _walk(generators, ends)
+  closure_of = [min(steps, key=int.bit_count)]
+  for state in range(1, 2 ** len(symmetries)):
+    # One step from the state without its lowest bit.
+    lowest = (state & -state).bit_length() - 1
+    closure_of.append(steps[closure_of[state & (state - 1)]][lowest])
+  implied_states = list(dict.fromkeys(closure_of))
+  number = {closure: i for i, closure in enumerate(implied_states)}
   network_of = np.array([number[closure] for closure in closure_of], np.int32)
   by_length = np.argsort(
     np.bitwise_count(np.arange(network_of.size)), kind='stable'
   )
   _, first = np.unique(network_of[by_length], return_index=True)
-  column = {layer: i for i, layer in enumerate(dict.fromkeys(layers))}
-  num_weights = np.array(
-    [weights[c] for c in implied_states.tolist()], np.int32
+  num_weights = np.diff(
+    [orbits_up_to[closure] for closure in implied_states], prepend=0
   )
+  columns = [distinct.index(layer) for layer in layers]
   return Lattice(
     symmetries=symmetries,
     grids=shapes,
     network_of=network_of,
     shortest_states=by_length[first].astype(np.int32),
-    implied_states=implied_states,
-    num_weights=num_weights[:, [column[layer] for layer in layers]],
+    implied_states=np.array(implied_states, np.int32),
+    num_weights=num_weights[:, columns].astype(np.int32),
   )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Layer:
-  """How a table of symmetries moves the weights of one layer."""
-
-  num_points: int
-  generators: list[np.ndarray]  # K of int32 [N * M]
-
-  @classmethod
-  def between(
-    cls,
-    symmetries: Sequence[symmetries_lib.Symmetry],
-    in_shape: tuple[int, ...],
-    out_shape: tuple[int, ...],
-  ) -> '_Layer':
-    return cls(
-      int(np.prod(in_shape)) * int(np.prod(out_shape)),
-      [
-        pair(permutation(s, in_shape), permutation(s, out_shape))
-        for s in symmetries
-      ],
-    )
-
-
-def _close_all_states(
-  steps: dict[int, list[int]], num_symmetries: int
-) -> list[int]:
-  """Returns the closure of every state, one step from a smaller state's."""
-  closure_of = [min(steps, key=int.bit_count)]
-  for state in range(1, 2**num_symmetries):
-    lowest = (state & -state).bit_length() - 1
-    closure_of.append(steps[closure_of[state & (state - 1)]][lowest])
-  return closure_of
-
-
 def _walk(
-  layers: Sequence[_Layer],
-) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-  """Visits every network once, joining one symmetry at a time.
+  generators: Sequence[np.ndarray], ends: np.ndarray
+) -> tuple[dict[int, list[int]], dict[int, np.ndarray]]:
+  """Visits every network once, adding one symmetry at a time.
 
   Closures commute: with A = cl(A₀ ∪ t) and B = cl(A₀ ∪ s), both cl(A ∪ s) and
   cl(B ∪ t) are cl(A₀ ∪ {s, t}). So most steps follow from steps taken before,
-  and only about as many joins are computed as there are networks. Going deep
-  first keeps few labellings in memory.
+  and only about as many partitions are computed as there are networks. Going
+  depth-first keeps few of them in memory.
 
   Args:
-    layers: The layers whose sharing tells networks apart.
+    generators: The permutation of the kernel entries by each symmetry, [K][P].
+    ends: Where each layer's entries end, [L].
 
   Returns:
     steps: closure -> the closure after adding each symmetry, [R][K].
-    weights: closure -> the number of free weights of each layer, [R][L].
+    orbits_up_to: closure -> the number of orbits up to each end, [R][L].
   """
-  num_symmetries = len(layers[0].generators)
-  nothing = [np.arange(layer.num_points, dtype=np.int32) for layer in layers]
-  bottom = _closure(0, nothing, layers)
-  steps, weights = {}, {bottom: [layer.num_points for layer in layers]}
+  starts = np.append(0, ends[:-1])
+  alone = np.arange(ends[-1], dtype=np.int32)
+  bottom = _closure(0, alone, generators)
+  steps: dict[int, list[int]] = {}
+  orbits_up_to = {bottom: ends}
   # closure -> all (A₀, t) known to lead there
   arrivals: dict[int, list[tuple[int, int]]] = {bottom: []}
-  pending = [(bottom, nothing)]
+  pending = [(bottom, alone)]
   while pending:
     here, labels = pending.pop()
-    steps[here] = [here] * num_symmetries
-    for s in range(num_symmetries):
+    steps[here] = [here] * len(generators)
+    for s, generator in enumerate(generators):
       if here >> s & 1:
         continue
       there = _known_step(s, arrivals[here], steps)
       if there is None:
-        joined = [
-          add_generator(part, layer.generators[s])
-          for part, layer in zip(labels, layers, strict=True)
-        ]
-        there = _closure(here | 1 << s, joined, layers)
-        if there not in weights:
-          weights[there] = [int(part.max()) + 1 for part in joined]
+        joined = add_generator(labels, generator)
+        there = _closure(here | 1 << s, joined, generators)
+        if there not in arrivals:
+          # Labels are numbered by first occurrence, layer after layer.
+          orbits_up_to[there] = np.maximum.reduceat(joined, starts) + 1
           arrivals[there] = []
           pending.append((there, joined))
       steps[here][s] = there
       arrivals[there].append((here, s))
-  return steps, weights
+  return steps, orbits_up_to
 
 
 def _known_step(
@@ -280,18 +272,14 @@ def _known_step(
 
 
 def _closure(
-  state: int, labels: Sequence[np.ndarray], layers: Sequence[_Layer]
+  state: int, labels: np.ndarray, generators: Sequence[np.ndarray]
 ) -> int:
   """Adds to a state every symmetry under which the labels do not change."""
-  for s in range(len(layers[0].generators)):
-    if not state >> s & 1 and all(
-      _unchanged(part, layer.generators[s])
-      for part, layer in zip(labels, layers, strict=True)
+  for s, generator in enumerate(generators):
+    if (
+      not state >> s & 1
+      and np.array_equal(labels[:_GLANCE], labels[generator[:_GLANCE]])
+      and np.array_equal(labels, labels.take(generator, mode='clip'))
     ):
       state |= 1 << s
   return state
-
-
-def _unchanged(labels: np.ndarray, generator: np.ndarray) -> bool:
-  glance = labels[:_GLANCE], labels[generator[:_GLANCE]]
-  return np.array_equal(*glance) and np.array_equal(labels, labels[generator])

@@ -25,7 +25,7 @@ _BLOCK = 2**16  # points that are joined at once
 def permutation(
   symmetry: symmetries_lib.SymmetryLike, shape: Sequence[int]
 ) -> np.ndarray:
-  """Returns the permutation of a grid's points that a symmetry is.
+  """Returns a symmetry as a permutation of a grid's points.
 
   Args:
     symmetry: A name, a function of an array, or a `Symmetry`.
@@ -45,42 +45,42 @@ def permutation(
   (symmetry,) = found
   shape = as_shape(shape)
   points = np.arange(math.prod(shape), dtype=np.int32)
-  moved = _apply(symmetry, points.reshape(shape))
-  if not _is_permutation(moved, points.size):
+  permuted = _apply(symmetry, points.reshape(shape))
+  if not _is_permutation(permuted, points.size):
     raise ValueError(
-      f'{symmetry.name} is no symmetry of the grid {shape}: a symmetry moves'
-      ' every entry to a place of its own, but here entries are lost, doubled'
-      ' or altered; rearrange the array without changing its values'
+      f'{symmetry.name} is no symmetry of the grid {shape}: a symmetry permutes'
+      ' the entries, but here entries are lost, doubled or altered; rearrange'
+      ' the array without changing its values'
     )
-  if not np.array_equal(moved, _apply(symmetry, points.reshape(shape))):
+  if not np.array_equal(permuted, _apply(symmetry, points.reshape(shape))):
     raise ValueError(
-      f'{symmetry.name} moved the grid {shape} in two different ways when'
-      ' called twice; a symmetry must always do the same (no random numbers)'
+      f'{symmetry.name} permuted the grid {shape} in two different ways when'
+      ' called twice; a symmetry must be deterministic (no random numbers)'
     )
-  return moved.astype(np.int32)
+  return permuted.astype(np.int32)
 
 
 def _apply(symmetry: symmetries_lib.Symmetry, points: np.ndarray) -> np.ndarray:
-  """Returns the moved points, flat."""
+  """Returns the permuted points, flat."""
   try:
-    moved = symmetry(points)
-    moved = moved if moved is None else np.asarray(moved)
+    result = symmetry(points)
+    permuted = None if result is None else np.asarray(result)
   except Exception as error:
     if isinstance(error, ValueError) and symmetry.name in str(error):
-      raise  # it says itself why it cannot act
+      raise  # already explains why it cannot act
     why = f'{type(error).__name__}: {str(error).splitlines()[0]}'
     if 'Tracer' in why:
       why = 'jax.numpy is traced inside jit; rearrange with NumPy instead'
     raise ValueError(
       f'{symmetry.name} cannot act on the grid {points.shape}: {why}'
     ) from error
-  if np.shape(moved) != points.shape:
-    came = 'None' if moved is None else np.shape(moved)
+  if permuted is None or permuted.shape != points.shape:
+    got = None if permuted is None else permuted.shape
     raise ValueError(
       f'{symmetry.name} must return an array of the shape it was given,'
-      f' expected {points.shape}, got {came}'
+      f' expected {points.shape}, got {got}'
     )
-  return moved.ravel()
+  return permuted.ravel()
 
 
 def as_shape(shape: Sequence[int] | int) -> tuple[int, ...]:
@@ -111,11 +111,11 @@ def _is_permutation(values: np.ndarray, num_points: int) -> bool:
 
 
 def pair(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
-  """Returns how two permutations together move the pairs (input, output).
+  """Returns how two permutations together permute the pairs (input, output).
 
-  The pair (n, m) is point n * M + m, so a dense kernel of shape [N, M], read
-  row by row, is moved by it; a layer is equivariant exactly when its kernel is
-  left as it was: `kernel.ravel()[pair(p, q)] == kernel.ravel()`.
+  The pair (n, m) is point n * M + m, an entry of a dense kernel [N, M] in
+  row-major order. A layer is equivariant exactly if its kernel is invariant:
+  `kernel.ravel()[pair(p, q)] == kernel.ravel()`.
 
   >>> pair(np.array([1, 0]), np.array([0, 2, 1])).tolist()
   [3, 5, 4, 0, 2, 1]
@@ -135,8 +135,8 @@ def orbits(permutations: Iterable[np.ndarray], num_points: int) -> np.ndarray:
   """Labels the orbits of the group that permutations generate.
 
   Args:
-    permutations: Generators, each [N]; their order does not matter, and
-      neither do products that could be left out.
+    permutations: Generators, each [N], in any order; redundant ones do no
+      harm.
     num_points: N.
 
   Returns:
@@ -160,7 +160,11 @@ def orbits(permutations: Iterable[np.ndarray], num_points: int) -> np.ndarray:
 
 
 def add_generator(labels: np.ndarray, generator: np.ndarray) -> np.ndarray:
-  """Returns orbits' labels after one more permutation joins the group."""
+  """Returns the labels of the orbits with one more generator.
+
+  `orbits`, sharings and the lattice all compute their labels by this function,
+  one generator at a time.
+  """
   if labels[-1] == labels.size - 1:  # every point is alone: orbits are cycles
     return _cycles(generator)
   return _merge(labels, generator)
@@ -183,8 +187,7 @@ def join(*labels: np.ndarray) -> np.ndarray:
     )
   joined = canonical(labels[0])
   for part in labels[1:]:
-    first = _first_occurrence(canonical(part))
-    joined = _merge(joined, first)
+    joined = _merge(joined, _first_occurrence(canonical(part)))
   return joined
 
 
@@ -215,7 +218,7 @@ def _first_occurrence(labels: np.ndarray) -> np.ndarray:
 
 
 def _cycles(generator: np.ndarray) -> np.ndarray:
-  """Labels the cycles of one permutation, doubling the reach every round."""
+  """Labels the cycles of one permutation, by repeated squaring."""
   power = generator.astype(np.int32)
   lowest = np.minimum(np.arange(power.size, dtype=np.int32), power)
   while True:
@@ -244,20 +247,13 @@ def _merge(labels: np.ndarray, partner: np.ndarray) -> np.ndarray:
     while (apart := np.flatnonzero(left != right)).size:
       left, right = _gather(left, apart), _gather(right, apart)
       np.minimum.at(parent, np.maximum(left, right), np.minimum(left, right))
-      parent = _follow(parent)
+      while not np.array_equal(shortcut := _gather(parent, parent), parent):
+        parent = shortcut
       left, right = _gather(parent, left), _gather(parent, right)
       merged = True
   if not merged:
     return labels
   return _gather(_rank(parent), labels)
-
-
-def _follow(parent: np.ndarray) -> np.ndarray:
-  while True:
-    grandparent = _gather(parent, parent)
-    if np.array_equal(grandparent, parent):
-      return parent
-    parent = grandparent
 
 
 def _rank(root: np.ndarray) -> np.ndarray:

@@ -45,8 +45,8 @@ def alg1(
   """The paper's Alg. 1, as printed: an oracle and a baseline, not for speed.
 
   Args:
-    groups: G_array. One list of permutations a group, each permutation a table
-      with `g[index]` = Γ_g(index). Tables are fastest as lists of ints.
+    groups: G_array. One list of permutations per group, each a table with
+      `g[index]` = Γ_g(index). Tables are fastest as lists of ints.
     num_points: N, the length of V, I and L.
 
   Returns:
@@ -79,9 +79,9 @@ def alg2(
 ) -> np.ndarray:
   """The paper's Alg. 2, repaired unless asked for as printed.
 
-  As printed nothing is ever marked as visited, so an orbit is labelled anew
-  from each of its points and the labels come out wrong; the repair is the one
-  line that marks. An oracle and a baseline, not for speed.
+  As printed nothing is ever marked as visited, so an orbit is labelled
+  again from each of its points and the labels come out wrong; the repair is the
+  one line that marks. An oracle and a baseline, not for speed.
 
   Args:
     elements: All elements of the group (not generators), as in `alg1`.

@@ -1,6 +1,7 @@
 """Point groups: signed axis permutations, on which convolutions are built."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,11 @@ class Group:
   """A finite group of signed axis permutations, in canonical order.
 
   The elements are sorted, the identity first, so two groups are equal exactly
-  when their `elements` are.
+  if their `elements` are.
 
   Attributes:
-    elements: Where a point goes, in coordinates from the grid's centre: element
-      g moves the point r to `elements[g] @ r`. int8 [order, ndim, ndim].
+    elements: Matrices in coordinates from the grid's centre: element g maps the
+      point r to `elements[g] @ r`. int8 [order, ndim, ndim].
     table: The Cayley table: `table[g, h]` is the product gh, "h, then g". int32
       [order, order].
     inverse: `table[g, inverse[g]] == 0`. int32 [order].
@@ -55,19 +56,20 @@ class Group:
     signs = matrix[np.arange(self.ndim), axes]
     flipped = tuple(int(i) for i in np.flatnonzero(signs < 0))
 
-    def move(array: np.ndarray) -> np.ndarray:
+    def transform(array: np.ndarray) -> np.ndarray:
       rest = range(self.ndim, array.ndim)
       return np.flip(np.transpose(array, (*axes, *rest)), flipped)
 
-    return symmetries_lib.Symmetry(f'element_{index}_of_{self.order}', move)
+    name = f'element_{index}_of_{self.order}'
+    return symmetries_lib.Symmetry(name, transform)
 
   def find(self, symmetry: symmetries_lib.SymmetryLike) -> int:
-    """Returns the index of the element that a symmetry is."""
+    """Returns the index of the element that equals a symmetry."""
     (single,) = symmetries_lib.as_symmetries(symmetry)
     matrix = _matrix(single, self.ndim)
     found = np.flatnonzero((self.elements == matrix).all((1, 2)))
     if not found.size:
-      raise ValueError(f'{single.name} is no element of {self!r}')
+      raise ValueError(f'{single.name} is not an element of {self!r}')
     return int(found[0])
 
 
@@ -75,8 +77,8 @@ def group(symmetries: symmetries_lib.SymmetryLike, ndim: int = 2) -> Group:
   """Lists the point group that symmetries generate, in canonical order.
 
   Convolutions need the elements themselves, because the group is one of their
-  axes. Only turns and reflections (signed permutations of the axes) commute
-  with sliding a kernel over the plane, so anything else is refused.
+  axes. Only rotations and reflections (signed permutations of the axes) commute
+  with sliding a kernel over the plane; other symmetries raise a ValueError.
 
   >>> group(('rotation', 'horizontal_flip')) == group(('rotation',
   ...                                                  'vertical_flip'))
@@ -84,68 +86,83 @@ def group(symmetries: symmetries_lib.SymmetryLike, ndim: int = 2) -> Group:
   """
   if ndim < 1:
     raise ValueError(f'ndim must be at least 1, got {ndim}')
-  generators = [
-    _matrix(s, ndim) for s in symmetries_lib.as_symmetries(symmetries)
-  ]
-  found = {_flat(np.eye(ndim, dtype=np.int8))}
-  frontier = list(found)
+  symmetries = symmetries_lib.as_symmetries(symmetries)
+  return _generated(
+    frozenset(_flat(_matrix(s, ndim)) for s in symmetries), ndim
+  )
+
+
+@functools.lru_cache(maxsize=256)
+def _generated(generators: frozenset[tuple[int, ...]], ndim: int) -> Group:
+  """Lists the group of given generating matrices."""
+  matrices = [np.reshape(g, (ndim, ndim)) for g in generators]
+  identity = _flat(np.eye(ndim, dtype=np.int8))
+  found, frontier = {identity}, [identity]
   while frontier:
-    matrices = [np.reshape(f, (ndim, ndim)) for f in frontier]
-    products = {_flat(g @ m) for g in generators for m in matrices}
+    known = [np.reshape(f, (ndim, ndim)) for f in frontier]
+    products = {_flat(g @ m) for g in matrices for m in known}
     frontier = sorted(products - found)
     found |= products
-  identity = _flat(np.eye(ndim, dtype=np.int8))
   order = sorted(found, key=lambda f: (f != identity, f))
   elements = np.array(order, np.int8).reshape(-1, ndim, ndim)
   index = {f: i for i, f in enumerate(order)}
   table = np.array(
     [[index[_flat(g @ h)] for h in elements] for g in elements], np.int32
   )
-  return Group(elements, table, np.argmin(table, axis=1).astype(np.int32))
+  inverse = np.argmin(table, axis=1).astype(np.int32)
+  for array in (elements, table, inverse):
+    array.flags.writeable = False  # the cache returns these very arrays
+  return Group(elements, table, inverse)
 
 
 def _flat(matrix: np.ndarray) -> tuple[int, ...]:
   return tuple(int(v) for v in matrix.ravel())
 
 
-# A half swap of two points is a flip, and a roll by 4 is none at all on four
-# points: a symmetry counts as a turn or reflection only if it is the same one
-# on grids of several sizes.
+# On two points a half swap is a flip, and on four points a roll by 4 is the
+# identity: a symmetry is a rotation or reflection only if it is the same one on
+# grids of several sizes.
 _PROBE_SIDES = (6, 10)
 
 
 def _matrix(symmetry: symmetries_lib.Symmetry, ndim: int) -> np.ndarray:
-  """Returns A such that the symmetry moves the point r to A @ r."""
-  matrices: list[Any] = [
-    _probe(symmetry, (side,) * ndim) for side in _PROBE_SIDES
-  ]
+  """Returns A such that the symmetry maps the point r to A @ r."""
+  matrices: list[Any] = [_probe(symmetry, side, ndim) for side in _PROBE_SIDES]
   if any(m is None or not np.array_equal(m, matrices[0]) for m in matrices):
     raise ValueError(
-      f'{symmetry.name} is no turn or reflection of {ndim}-dimensional space'
-      ' (a signed permutation of its axes), so no convolution can be built on'
-      ' it; translations are already built into every convolution, and other'
-      ' rearrangements need EquivariantDense'
+      f'{symmetry.name} is no rotation or reflection of {ndim}-dimensional'
+      ' space (a signed permutation of its axes), so no convolution can be'
+      ' built on it; translations are already built into every convolution, and'
+      ' other rearrangements need EquivariantDense'
     )
   return matrices[0]
 
 
 def _probe(
-  symmetry: symmetries_lib.Symmetry, shape: tuple[int, ...]
+  symmetry: symmetries_lib.Symmetry, side: int, ndim: int
 ) -> np.ndarray | None:
-  """Fits one signed axis permutation to a symmetry; None if none fits."""
-  grid = np.arange(np.prod(shape)).reshape(shape)
+  """Returns the symmetry of a cubic grid as a matrix; None if it is none."""
+  grid = np.arange(side**ndim).reshape((side,) * ndim)
   try:
-    moved = np.asarray(symmetry(grid))
+    permuted = np.asarray(symmetry(grid))
   except (ValueError, IndexError):  # it does not act on such a grid at all
     return None
-  if moved.shape != shape:
+  if permuted.shape != grid.shape or permuted.dtype.kind not in 'iu':
     return None
-  coordinates = np.stack([*np.indices(shape)], -1).reshape(-1, len(shape))
-  centred = 2 * coordinates - np.array(shape) + 1
+  if permuted.min() < 0 or permuted.max() >= grid.size:
+    return None
+  return _fit(permuted.astype(np.int64).tobytes(), side, ndim)
+
+
+@functools.lru_cache(maxsize=256)
+def _fit(permutation: bytes, side: int, ndim: int) -> np.ndarray | None:
+  """Fits a signed axis permutation to a permutation of a cubic grid."""
+  grid = np.indices((side,) * ndim).reshape(ndim, -1).T  # [N, ndim]
+  centred = 2 * grid - side + 1
   # The point now at r came from r_old: r_old = A^-1 r = A.T r, as rows r A.
-  came_from = centred[moved.ravel()]
-  inverse, *_ = np.linalg.lstsq(centred, came_from, rcond=None)
-  matrix = np.rint(inverse).astype(np.int8)
+  came_from = centred[np.frombuffer(permutation, np.int64)]
+  neighbours = side ** np.arange(ndim)[::-1]  # of point 0, along each axis
+  matrix = ((came_from[neighbours] - came_from[0]) // 2).astype(np.int8)
   one_per_row = (np.abs(matrix).sum(0) == 1).all()
   if one_per_row and np.array_equal(centred @ matrix, came_from):
     return matrix

@@ -1,9 +1,9 @@
 """Symmetries: functions that rearrange arrays, and the groups they generate.
 
-A symmetry moves the entries of an array and changes none of them. Applied to an
-image it moves pixels; applied to `arange(N).reshape(shape)` it *is* the
-permutation of that grid's points. `SYMMETRIES` holds the paper's twelve, and is
-the only place where a bit of a search state gets its meaning.
+A symmetry rearranges the entries of an array and changes none of them. Applied
+to an image it permutes pixels; applied to `arange(N).reshape(shape)` it *is*
+the permutation of that grid's points. `SYMMETRIES` holds the paper's twelve, in
+the order of the bits of a search state.
 
 Axis 0 of an array runs downwards (i, "vertical"), axis 1 to the right (j,
 "horizontal"). Further axes, such as channels, are carried along.
@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-# What users may write where symmetries are asked for: names, `Symmetry`
-# objects, plain functions, or a mix; one of them, several, or a mapping.
+# What users may pass as symmetries: names, `Symmetry` objects, functions of an
+# array, or a mix; one of them, a sequence, or a mapping.
 SymmetryLike = Any
 
 
@@ -29,13 +29,14 @@ SymmetryLike = Any
 class Symmetry:
   """A named rearrangement of arrays.
 
-  Symmetries are equal when their names and the code of their functions are: a
-  notebook cell that is run again makes an equal symmetry, and nothing is
-  compiled anew; one that was edited makes another.
+  Two symmetries are equal if their names are and their functions have the same
+  bytecode, defaults, enclosed values and owner (of a bound method). So a
+  notebook cell that is rerun gives an equal symmetry, and nothing is compiled
+  again; an edited one gives a different symmetry.
 
   Attributes:
-    name: What reports and error messages call it.
-    fn: Maps an array to an array of the same shape with its entries moved.
+    name: The name in reports and error messages.
+    fn: Maps an array to an array of the same shape with its entries permuted.
 
   >>> mirror = Symmetry('mirror', lambda x: x[::-1])
   >>> mirror(np.array([1, 2, 3])).tolist()
@@ -46,7 +47,7 @@ class Symmetry:
   fn: Callable[[np.ndarray], np.ndarray] = dataclasses.field(
     compare=False, repr=False
   )
-  _code: Any = dataclasses.field(init=False, repr=False)
+  _identity: Any = dataclasses.field(init=False, repr=False)
 
   def __post_init__(self) -> None:
     if not isinstance(self.name, str) or not callable(self.fn):
@@ -54,26 +55,30 @@ class Symmetry:
         'a Symmetry is a name and a function of an array, got'
         f' {self.name!r} and {self.fn!r}'
       )
-    object.__setattr__(self, '_code', _code_of(self.fn))
+    object.__setattr__(self, '_identity', _identity(self.fn))
 
   def __call__(self, array: np.ndarray) -> np.ndarray:
-    """Returns the array with its entries moved."""
+    """Returns the transformed array."""
     return self.fn(array)
 
 
-def _code_of(fn: Any) -> Any:
-  """Returns what tells functions apart: code, defaults and what it encloses."""
+def _identity(fn: Any) -> Any:
+  """Returns a hashable value that differs between different functions."""
   if isinstance(fn, functools.partial):
-    given = fn.args, sorted(fn.keywords.items())
-    return _code_of(fn.func), _hashable(given)
-  code = getattr(fn, '__code__', None)
-  if code is None:  # not written in Python: its name must do
-    return None
-  cells = [cell.cell_contents for cell in fn.__closure__ or ()]
-  defaults = fn.__defaults__, sorted((fn.__kwdefaults__ or {}).items())
-  owner = getattr(fn, '__self__', None)  # of a bound method
-  enclosed = (code.co_consts, defaults, cells, owner)
-  return code.co_code, code.co_names, _hashable(enclosed)
+    arguments = fn.args, sorted(fn.keywords.items())
+    return _identity(fn.func), _hashable(arguments)
+  if not hasattr(fn, '__code__'):  # not written in Python
+    return _hashable(fn)
+  code = fn.__code__
+  # Neither file nor line: a function defined again elsewhere is the same.
+  return _hashable(
+    (
+      (code.co_code, code.co_names, code.co_consts),
+      (fn.__defaults__, sorted((fn.__kwdefaults__ or {}).items())),
+      [cell.cell_contents for cell in fn.__closure__ or ()],
+      getattr(fn, '__self__', None),
+    )
+  )
 
 
 def _hashable(value: Any) -> Any:
@@ -89,7 +94,7 @@ def _hashable(value: Any) -> Any:
 
 
 def as_symmetries(symmetries: SymmetryLike) -> tuple[Symmetry, ...]:
-  """Returns what the user wrote as a tuple of `Symmetry`."""
+  """Converts names, functions or a mix to a tuple of `Symmetry`."""
   if symmetries is None:
     return ()
   if isinstance(symmetries, Mapping):
@@ -126,7 +131,7 @@ def _as_symmetry(symmetry: SymmetryLike) -> Symmetry:
     return SYMMETRIES[symmetry]
   if callable(symmetry):
     name = getattr(symmetry, '__name__', '<lambda>')
-    if name == '<lambda>':  # no name of its own: told apart by identity
+    if name == '<lambda>':  # no name of its own: named after its identity
       code = getattr(symmetry, '__code__', None)
       line = f'_line_{code.co_firstlineno}' if code else ''
       name = f'function{line}_{id(symmetry):x}'
@@ -162,7 +167,7 @@ def _rotation(array: np.ndarray) -> np.ndarray:
     raise ValueError(
       f'rotation needs a square grid, got {array.shape}; pad or crop the grid'
       ' to a square, or use horizontal_flip and vertical_flip instead (both'
-      ' together hold the half turn)'
+      ' together contain the rotation by 180°)'
     )
   return np.rot90(array)
 

@@ -1,11 +1,11 @@
 """Group convolutions: a functional core and a Flax module around it.
 
 Features of a group convolution have one value per position, *group element* and
-channel: [..., *S, |G|, C]. Moving the image by g moves the positions and sends
-the entry of element h to element gh. The first layer lifts the plane to the
-group (Z^d→G), all others map G→G, and `group_pool` comes back to the plane.
+channel: [..., *S, |G|, C]. Transforming the image by g transforms the positions
+and maps the entry of element h to element gh. The first layer lifts the plane
+to the group (Z^d→G), all others map G→G, and `group_pool` returns to the plane.
 
-The kernel is `weights[index]`, as in `layers`; the group and channel axes are
+The kernel is `weights[index]`, as in `dense`; the group and channel axes are
 merged for the convolution itself, so its cost is that of a plain convolution
 with |G| times the channels.
 
@@ -13,12 +13,10 @@ Legend: d spatial axes, S their sizes, K kernel sides, |G| group elements, C
 input channels, F features, W free weights.
 """
 
-from collections.abc import Mapping
 from collections.abc import Sequence
-import functools
 import math
-from typing import Any
 
+import chex
 from flax import linen as nn
 from flax.linen import initializers
 from flax.typing import Dtype
@@ -27,17 +25,16 @@ from flax.typing import PaddingLike
 from flax.typing import PrecisionLike
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from aen import io as io_lib
 from aen.groups import point_group
 from aen.groups import sharing as sharing_lib
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import as_shape
-from aen.nn import dense as dense_lib
+from aen.nn import kernels
 from aen.nn import windows
-
-Array = jax.Array | np.ndarray
+from aen.nn.kernels import Array
+from aen.nn.layer import SharedLayer
 
 
 def shared_conv(
@@ -54,13 +51,15 @@ def shared_conv(
 ) -> jax.Array:
   """Applies a convolution whose kernel is `weights[index]`.
 
-  Strides and padding are taken as given: whether they keep the convolution
-  equivariant is checked by `EquivariantConv`, which knows the group.
+  y[p, k] = Σ_r Σ_h x[p + r, h] · weights[index[r, h, k]] + bias
+
+  Whether strides and padding preserve equivariance is checked by
+  `EquivariantConv`, which knows the group, and not here.
 
   Args:
     x: Inputs, [..., *S, C] if lifting, else [..., *S, |G|, C].
     weights: The free weights, [W, C, F].
-    index: Which weight each kernel entry is, int32, [*K, |G|] if lifting, else
+    index: The weight of each kernel entry, int32, [*K, |G|] if lifting, else
       [*K, |G|, |G|].
     lifting: Whether the inputs lie on the plane, without a group axis.
     bias: One per feature, [F].
@@ -68,7 +67,7 @@ def shared_conv(
     padding: As in `flax.linen.Conv`: 'SAME', 'VALID' or numbers.
     kernel_dilation: As in `flax.linen.Conv`.
     precision: As in `jax.lax.conv_general_dilated`.
-    method: A name in `windows.METHODS`; by default the one that is faster here.
+    method: A name in `windows.METHODS` (default: by platform).
 
   Returns:
     [..., *S', |G|, F].
@@ -79,92 +78,86 @@ def shared_conv(
   (1, 26, 26, 4, 5)
   """
   x, weights = jnp.asarray(x), jnp.asarray(weights)
-  order, ndim = index.shape[-1], index.ndim - (1 if lifting else 2)
-  _check_shapes(x.shape, weights.shape, index.shape, ndim, lifting)
-  batch, space = _split(x.shape, ndim, lifting)
-  kernel_shape = index.shape[:ndim]
-  frame = windows.frame(space, kernel_shape, strides, padding, kernel_dilation)
+  batch, space = _split_shape(x.shape, weights.shape, index.shape, lifting)
+  sides = index.shape[: len(space)]
+  kernel = kernels.shared_kernel(weights, index)
+  if lifting:
+    kernel = jnp.expand_dims(kernel, -4)  # [*K, 1, |G|, C, F]
   y = windows.convolve(
-    x.reshape(-1, *space, math.prod(x.shape[len(batch) + ndim :])),
-    _plain_kernel(dense_lib.shared_kernel(weights, index), lifting),
-    frame,
+    x.reshape(-1, *space, math.prod(x.shape[len(batch) + len(space) :])),
+    kernels.merge_channels(kernel),
+    windows.frame(space, sides, strides, padding, kernel_dilation),
     precision,
     method,
   )
-  y = y.reshape(*batch, *y.shape[1:-1], order, weights.shape[-1])
-  return (
-    y if bias is None else y + jnp.reshape(bias, (1,) * (y.ndim - 1) + (-1,))
-  )
+  y = y.reshape(*batch, *y.shape[1:-1], index.shape[-1], weights.shape[-1])
+  if bias is None:
+    return y
+  chex.assert_shape(bias, (weights.shape[-1],))
+  return y + jnp.reshape(bias, (1,) * (y.ndim - 1) + (-1,))
 
 
-def _check_shapes(
+def _split_shape(
   x: tuple[int, ...],
   weights: tuple[int, ...],
   index: tuple[int, ...],
-  ndim: int,
   lifting: bool,
-) -> None:
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+  """Checks shapes; splits that of x into batch and space."""
+  ndim = len(index) - (1 if lifting else 2)
   if len(weights) != 3 or ndim < 1:
     raise ValueError(
       'shared_conv needs weights [W, C, F] and an index [*K, |G|] if lifting,'
       f' else [*K, |G|, |G|], got shapes {weights} and {index}'
     )
   last = weights[1:2] if lifting else (index[-2], weights[1])
-  if len(x) < ndim + len(last) or x[len(x) - len(last) :] != last:
-    axes = ', '.join([*(('S',) * ndim), *map(str, last)])
+  end = len(x) - len(last)
+  if end < ndim or x[end:] != last:
+    axes = ', '.join([*(['S'] * ndim), *map(str, last)])
     kind = 'lifting' if lifting else 'G→G'
     raise ValueError(
       f'this {kind} convolution needs x of shape [..., {axes}], got {x}; only'
       ' the first layer lifts, and its output has the group axis that the'
       ' others need'
     )
+  return x[: end - ndim], x[end - ndim : end]
 
 
-def _split(
-  shape: tuple[int, ...], ndim: int, lifting: bool
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-  """Splits an input's shape into batch and space."""
-  end = len(shape) - (1 if lifting else 2)
-  return shape[: end - ndim], shape[end - ndim : end]
-
-
-def _plain_kernel(kernel: jax.Array, lifting: bool) -> jax.Array:
-  """Merges group and channels: [*K, (|G|,) |G|, C, F] to [*K, |G|C, |G|F]."""
-  return dense_lib.merge_channels(
-    jnp.expand_dims(kernel, -4) if lifting else kernel
-  )
-
-
-class EquivariantConv(nn.Module):
-  """A group convolution, equivariant to turns, reflections and translations.
+class EquivariantConv(SharedLayer):
+  """A group convolution, equivariant to rotations, reflections, translations.
 
   With `lifting=True` (the first layer) it maps x [..., *S, C] to
-  y [..., *S', |G|, F]; without, x [..., *S, |G|, C] to y [..., *S', |G|, F].
-  The parameters are 'kernel' [W, C, F], W being the number of kernel positions,
-  times |G| unless lifting, and 'bias' [F].
+  y [..., *S', |G|, F]; without, x [..., *S, |G|, C] to y [..., *S', |G|, F]:
+
+      y[p, k] = Σ_r ψ(k⁻¹ r) · x[p + r] + b                     if lifting
+      y[p, k] = Σ_r Σ_h ψ(k⁻¹ r, k⁻¹ h) · x[p + r, h] + b       otherwise
+
+  Transforming x by g in G transforms the positions of y and maps its entry at k
+  to gk. The parameters are ψ, 'kernel' [W, C, F], with W the number of kernel
+  positions (times |G| unless lifting), and 'bias' [F].
 
   Translations are built into every convolution; naming one is an error. The
   initialiser fills the kernel of the plain convolution, of which every orbit
   keeps its first entry: any Flax initialiser sees the true fan-in.
 
   Attributes:
-    symmetries: Names, functions of an array, `Symmetry` objects, or a mix, that
-      turn or reflect; the group G is all they generate.
+    symmetries: Rotations and reflections that generate the group G: names,
+      functions of an array, `Symmetry` objects, or a mix.
     features: The number of channels F of each group element.
     kernel_size: The kernel's sides, one per spatial axis.
-    strides: As in `flax.linen.Conv`. A stride must end at the last position, or
-      a reflected image would be sampled at other points: that is an error.
+    strides: As in `flax.linen.Conv`. The last window must end at the last
+      position, or a reflected image would be sampled at other points: an error.
     padding: 'SAME', 'VALID', or numbers as in `flax.linen.Conv`. It must be as
       symmetric as the group: 'SAME' with even kernel sides is an error.
     kernel_dilation: As in `flax.linen.Conv`.
-    use_bias: Whether to add a bias, one per feature.
-    dtype: The dtype of the computation (default: inferred).
-    param_dtype: The dtype of the parameters.
-    precision: As in `jax.lax.conv_general_dilated`.
+    use_bias: Whether to add a bias, one per feature (default: True).
+    dtype: The dtype of the computation (default: infer from input and params).
+    param_dtype: The dtype of the parameters (default: float32).
+    precision: Numerical precision of the computation, see `jax.lax.Precision`.
     kernel_init: Initialiser of the plain kernel, [*K, |G| * C, |G| * F].
     bias_init: Initialiser of the bias.
     lifting: Whether the inputs lie on the plane, without a group axis.
-    method: A name in `windows.METHODS`; by default the one that is faster here.
+    method: A name in `windows.METHODS` (default: by platform).
 
   >>> EquivariantConv(('rotation',), features=6, kernel_size=(3, 3))
   EquivariantConv(rotation, |G| = 4, G→G: 3×3×4×4 = 144 weights, 36 free)
@@ -195,17 +188,8 @@ class EquivariantConv(nn.Module):
       )
     self.kernel_size = as_shape(self.kernel_size)
     windows.check_method(self.method)
-    self.sharing()  # raises where the symmetries are none of a convolution
+    self.sharing()  # raises if no convolution has these symmetries
     super().__post_init__()
-
-  def __repr__(self) -> str:
-    names = ' + '.join(s.name for s in self.symmetries) or 'no symmetry'
-    kind = 'lifting' if self.lifting else 'G→G'
-    free = repr(self.sharing()).removeprefix('Sharing(')
-    return (
-      f'{type(self).__name__}({names}, |G| = {self.group().order}, {kind}:'
-      f' {free}'
-    )
 
   @nn.nowrap
   def group(self) -> point_group.Group:
@@ -215,73 +199,44 @@ class EquivariantConv(nn.Module):
   @nn.nowrap
   def sharing(self) -> sharing_lib.Sharing:
     """Returns which weights are shared, as labels of kernel and bias."""
-    return _sharing(self.group(), self.kernel_size, self.lifting)
+    return sharing_lib.conv_sharing(
+      self.group(), self.kernel_size, self.lifting
+    )
+
+  @nn.nowrap
+  def parameter_sizes(
+    self, own: sharing_lib.Sharing
+  ) -> tuple[int, tuple[int, ...]]:
+    """Returns the number of kernel weights and the shape of the bias."""
+    return own.num_weights, (self.features,)
+
+  @nn.nowrap
+  def _plain_axes(self, own: sharing_lib.Sharing) -> tuple[int, ...]:
+    *sides, order = own.kernel.shape
+    return (*sides, 1, order) if self.lifting else (*sides, order)
+
+  @nn.nowrap
+  def _summary(self) -> str:
+    kind = 'lifting' if self.lifting else 'G→G'
+    return f'|G| = {self.group().order}, {kind}'
 
   @nn.compact
   def __call__(self, x: Array) -> jax.Array:
     """Applies the layer to x [..., *S, C] or [..., *S, |G|, C]."""
-    x, own, ndim = jnp.asarray(x), self.sharing(), len(self.kernel_size)
+    x, own = jnp.asarray(x), self.sharing()
     shape = own.num_weights, x.shape[-1], self.features
-    _check_shapes(x.shape, shape, own.kernel.shape, ndim, self.lifting)
-    _, space = _split(x.shape, ndim, self.lifting)
+    _, space = _split_shape(x.shape, shape, own.kernel.shape, self.lifting)
     geometry = self.strides, self.padding, self.kernel_dilation
-    windows.check(
-      windows.frame(space, self.kernel_size, *geometry), self.group()
-    )
-    index = own.kernel
-    if self.has_variable('sharing', 'kernel'):
-      index = self.get_variable('sharing', 'kernel')
-
-    def init_kernel(key: jax.Array) -> jax.Array:
-      plain_shape = _plain_shape(own.kernel.shape, shape, self.lifting)
-      plain = self.kernel_init(key, plain_shape, self.param_dtype)
-      return dense_lib.first_entries(
-        plain, index, own.num_weights, self.features
-      )
-
-    weights, bias = self.param('kernel', init_kernel), None
-    if self.use_bias:
-      bias = self.param(
-        'bias', self.bias_init, (self.features,), self.param_dtype
-      )
-    x, weights, bias = nn.dtypes.promote_dtype(
-      x, weights, bias, dtype=self.dtype
-    )
+    frame = windows.frame(space, self.kernel_size, *geometry)
+    windows.check(frame, self.group())
+    x, weights, bias, index = self._parameters(own, x, x.shape[-1:])
     return shared_conv(
       x,
       weights,
-      index,
+      index['kernel'],
       self.lifting,
       bias,
       *geometry,
       precision=self.precision,
       method=self.method,
     )
-
-  @nn.nowrap
-  def plain_parameters(self, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the parameters of a plain `flax.linen.Conv`; see `to_dense`."""
-    own = self.sharing()
-    dense_lib.check_parameters(self, params, own.num_weights)
-    kernel = dense_lib.shared_kernel(jnp.asarray(params['kernel']), own.kernel)
-    plain = {'kernel': _plain_kernel(kernel, self.lifting)}
-    if self.use_bias:
-      plain['bias'] = jnp.tile(params['bias'], self.group().order)
-    return plain
-
-
-@functools.lru_cache(maxsize=256)
-def _sharing(
-  group: point_group.Group, kernel_size: tuple[int, ...], lifting: bool
-) -> sharing_lib.Sharing:
-  return sharing_lib.conv_sharing(group, kernel_size, lifting)
-
-
-def _plain_shape(
-  index: tuple[int, ...], weights: tuple[int, int, int], lifting: bool
-) -> tuple[int, ...]:
-  """Returns the shape of the plain kernel, [*K, |G| * C, |G| * F]."""
-  *sides, order_in, order_out = (
-    (*index[:-1], 1, index[-1]) if lifting else index
-  )
-  return *sides, order_in * weights[1], order_out * weights[2]

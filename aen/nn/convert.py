@@ -1,4 +1,4 @@
-"""From one module's parameters to another's: plain layers, warm starts.
+"""Converts parameters between modules: plain layers, warm starts.
 
 Legend: N input points, M output points, C input channels, F features.
 """
@@ -7,23 +7,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from flax import linen as nn
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from aen.groups import sharing as sharing_lib
-from aen.nn import dense as dense_lib
+from aen.nn import kernels
 from aen.nn.conv import EquivariantConv
 from aen.nn.dense import EquivariantDense
-from aen.nn.dense import Params
+from aen.nn.layer import Params
+from aen.nn.layer import SharedLayer
 
 
 def sharing_variables(module: nn.Module) -> dict[str, Any]:
-  """Returns the 'sharing' collection that makes any layer act as this one.
+  """Returns the 'sharing' collection: the indices of a module's layers.
 
-  A module with `max_weights` computes, with this collection passed beside its
-  parameters, what `module` would: so one compiled program serves all networks,
-  and collections of several stack for `jax.vmap`.
+  Another module of the same shapes (see `max_weights`) that is given this
+  collection beside its parameters computes what `module` does. So one compiled
+  program serves all networks, and collections stack for `jax.vmap`.
   """
 
   def collection(layer: nn.Module) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def _sublayers(module: nn.Module) -> dict[str, nn.Module]:
   """Returns a network's layers by name; none for a layer."""
   if hasattr(module, 'sublayers'):
     return module.sublayers()
-  if not isinstance(module, EquivariantDense | EquivariantConv | nn.Dense):
+  if not isinstance(module, SharedLayer | nn.Dense):
     raise ValueError(
       'expected an equivariant layer, an EquivariantMLP or a GroupCNN, got'
       f' {type(module).__name__}; take the equivariant layers in it one by one,'
@@ -87,7 +87,7 @@ def expand(
 ) -> dict[str, Any]:
   """Returns parameters with which a less symmetric module is the same function.
 
-  A warm start: train with much symmetry, go on with less.
+  A warm start: train with more symmetry, then continue with less.
 
   Args:
     source: The module the parameters belong to.
@@ -115,39 +115,35 @@ def expand(
     )
   plain = to_dense(source, params)
   if isinstance(target, nn.Dense):
-    return _plain_for(target, plain)
+    num_out = plain['kernel'].shape[1]
+    if num_out != target.features:
+      raise ValueError(
+        f'expand needs layers of the same shapes, got {num_out} outputs for a'
+        f' Dense layer of {target.features}'
+      )
+    return dict(plain)
   _check_refines(source, target, plain['kernel'].shape)
   own, features = target.sharing(), target.features or 1
-  num_weights = target.max_weights or own.num_weights
-  kernel = dense_lib.first_entries(
+  num_weights, bias_shape = target.parameter_sizes(own)
+  kernel = kernels.first_entries(
     plain['kernel'], own.kernel, num_weights, features
   )
   expanded = {'kernel': kernel if target.features else kernel[:, 0, 0]}
   if target.use_bias:
-    num_biases = own.bias.size if target.max_weights else own.num_biases
-    first = dense_lib.first_positions(own.bias, num_biases)
+    first = kernels.first_positions(own.bias, bias_shape[0])
     bias = plain.get('bias', jnp.zeros(own.bias.size * features))
     bias = bias.reshape(own.bias.size, features)
     bias = jnp.take(bias, first, axis=0, mode='fill', fill_value=0)
-    expanded['bias'] = bias if target.features else bias[:, 0]
+    expanded['bias'] = bias.reshape(bias_shape)
   elif 'bias' in plain:
     raise ValueError(f'{target!r} has no bias and cannot hold the given one')
   return expanded
 
 
-def _plain_for(target: nn.Dense, plain: Params) -> dict[str, jax.Array]:
-  if plain['kernel'].shape[1] != target.features:
-    raise ValueError(
-      f'expand needs layers of the same shapes, got {plain["kernel"].shape[1]}'
-      f' outputs for a Dense layer of {target.features}'
-    )
-  return dict(plain)
-
-
 def _check_refines(
   source: nn.Module, target: nn.Module, plain_shape: tuple[int, ...]
 ) -> None:
-  """Raises unless entries that the target shares are shared in the source."""
+  """Raises unless the source shares all entries that the target shares."""
   own = target.sharing()
   num_in, num_out = own.kernel.shape
   same_grids = (
@@ -166,7 +162,7 @@ def _check_refines(
       f' {target!r}'
     )
   for mine, theirs in ((own.kernel, given.kernel), (own.bias, given.bias)):
-    first = dense_lib.first_positions(mine, int(mine.max()) + 1)[mine.ravel()]
+    first = kernels.first_positions(mine, int(mine.max()) + 1)[mine.ravel()]
     if not np.array_equal(theirs.ravel()[first], theirs.ravel()):
       raise ValueError(
         f'{target!r} shares weights that the source keeps apart, so it cannot'

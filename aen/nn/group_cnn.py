@@ -21,12 +21,12 @@ from aen import io as io_lib
 from aen.groups import point_group
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import as_shape
-from aen.nn import conv as conv_lib
-from aen.nn import mlp as mlp_lib
 from aen.nn import pooling
+from aen.nn.conv import EquivariantConv
+from aen.nn.layer import HEADS
 
 PADDINGS = ('VALID', 'SAME')
-# The six groups that the quarter turn and the flips generate, by generators.
+# The six groups that rotation and flips generate, by generators.
 GROUPS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
   {
     'none': (),
@@ -39,8 +39,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
 )
 _CHANNELS, _DENSE, _LAST_DENSE = 20, 100, 50
 _NUM_CONVS, _SIDE = 4, 3
-# What the channels are divided by, so that networks of groups of so many
-# elements have about as many weights as those of no symmetry.
+# Channel divisor by group order, so that parameter counts match the baseline's.
 _DIVISORS = {1: 1.0, 2: 1.8, 4: 3.0, 8: 6.0}
 
 
@@ -48,7 +47,7 @@ class GroupCNN(nn.Module):
   """The paper's child G-CNN: four group convolutions, three dense layers.
 
   conv 3×3, conv 3×3, max-pool 2, twice; then dense, dropout, dense 50, dense.
-  ReLU follows each convolution and the first dense layer (only: as published).
+  ReLU follows each convolution and, as published, only the first dense layer.
   The first convolution lifts the plane to the group. Channels, and the width of
   the first dense layer, are chosen so that the networks of all groups have
   nearly equal numbers of weights.
@@ -56,29 +55,26 @@ class GroupCNN(nn.Module):
   Maps x [B, H, W, C] or [B, H, W] to logits [B, num_classes]. The features
   before the head [B, H', W', |G|, C'] are exactly equivariant; find them in
   `apply(…, mutable='intermediates')`. For that the sides must be multiples of
-  four, of 16 at least without padding, unless the group is trivial; turns need
-  square images.
+  four, and at least 16 without padding, unless the group is trivial; rotations
+  need square images.
 
-  The first layer of the head is dense ('dense', as in the paper: the answers
-  are not invariant), or a group convolution over the whole of its input with a
-  maximum over the group ('invariant': the answers do not change when the image
-  is moved). Both have the same number of weights.
+  The first layer of the head is dense ('dense', as in the paper: the logits are
+  not invariant), or a group convolution over the whole of its input followed by
+  a maximum over the group ('invariant': logits(g x) = logits(x)). Both have the
+  same number of weights.
 
   Attributes:
-    symmetries: Turns and reflections: names, functions of an array, `Symmetry`
-      objects, or a mix. Sets that generate the same group are the same network.
+    symmetries: Rotations and reflections: names, functions of an array,
+      `Symmetry` objects, or a mix. Sets that generate the same group give the
+      same network.
     num_classes: The number of logits.
-    width: Factor of the channels; 1.5 is the paper's "large".
+    width: Multiplies the channels; 1.5 is the paper's "large" network.
     head: 'dense' or 'invariant'.
-    in_shape: (H, W, C) or (H, W) of the images; by default taken from x.
+    in_shape: (H, W, C) or (H, W) of the images (default: infer from x).
       `num_weights`, `to_dense` and `sharing_variables` need it.
-    padding: Of the convolutions, 'VALID' or 'SAME'.
-    dropout_rate: Of the dropout after the first dense layer.
-    dtype: The dtype of the computation (default: inferred).
-    param_dtype: The dtype of the parameters.
-    kernel_init: As in `EquivariantConv`.
-    bias_init: As in `EquivariantConv`.
-    method: As in `EquivariantConv`.
+    padding: Padding of the convolutions, 'VALID' or 'SAME'.
+    dropout_rate: Rate of the dropout after the first dense layer.
+    dtype, param_dtype, kernel_init, bias_init, method: As in `EquivariantConv`.
 
   >>> GroupCNN(()).num_weights((28, 28, 1))
   48720
@@ -102,7 +98,7 @@ class GroupCNN(nn.Module):
   def __post_init__(self) -> None:
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
     self.num_classes = io_lib.positive(self.num_classes, 'num_classes')
-    for name, known in (('head', mlp_lib.HEADS), ('padding', PADDINGS)):
+    for name, known in (('head', HEADS), ('padding', PADDINGS)):
       if getattr(self, name) not in known:
         raise ValueError(
           f'{name} must be one of {known}, got {getattr(self, name)!r}'
@@ -125,22 +121,23 @@ class GroupCNN(nn.Module):
   def widths(self, in_shape: Sequence[int] | None = None) -> tuple[int, int]:
     """Returns the channels of each group element, and the dense width.
 
-    The dense layer is as wide as brings the number of weights nearest to that
-    of the network of no symmetry.
+    The dense width is the one whose number of weights is nearest to that of the
+    baseline, the network without symmetry.
     """
     in_shape, order = self._shape(in_shape), self.group().order
     channels = _channels(self.width, order)
     if order == 1:
       return channels, _DENSE
-    target = _count(self, in_shape, 1, _channels(self.width, 1), _DENSE)
-    none, one = (_count(self, in_shape, order, channels, d) for d in (0, 1))
-    return channels, max(1, round((target - none) / (one - none)))
+    baseline = self.clone(symmetries=()).num_weights(in_shape)
+    one, two = (self._count(in_shape, channels, dense) for dense in (1, 2))
+    slope = two - one
+    return channels, max(1, round((baseline - one + slope) / slope))
 
   @nn.nowrap
   def num_weights(self, in_shape: Sequence[int] | None = None) -> int:
     """Counts all free weights of kernels and biases, for images of a shape."""
     in_shape = self._shape(in_shape)
-    return _count(self, in_shape, self.group().order, *self.widths(in_shape))
+    return self._count(in_shape, *self.widths(in_shape))
 
   @nn.nowrap
   def sublayers(
@@ -148,8 +145,18 @@ class GroupCNN(nn.Module):
   ) -> dict[str, nn.Module]:
     """Returns the layers by name, in order."""
     in_shape = self._shape(in_shape)
-    channels, dense = self.widths(in_shape)
-    common: dict[str, Any] = dict(
+    return self._layers(in_shape, *self.widths(in_shape))
+
+  @nn.nowrap
+  def _layers(
+    self,
+    in_shape: tuple[int, int, int],
+    channels: int,
+    dense: int,
+    **kwargs: Any,
+  ) -> dict[str, nn.Module]:
+    """Makes the layers for given channels and width of the dense layer."""
+    kwargs |= dict(
       dtype=self.dtype,
       param_dtype=self.param_dtype,
       kernel_init=self.kernel_init,
@@ -157,31 +164,52 @@ class GroupCNN(nn.Module):
     )
 
     def conv(
-      name: str, features: int, side: Sequence[int], padding: str
+      name: str, features: int, sides: Sequence[int], padding: str
     ) -> nn.Module:
-      return conv_lib.EquivariantConv(
+      return EquivariantConv(
         self.symmetries,
         features,
-        side,
+        sides,
         padding=padding,
         lifting=name == 'conv_0',
         method=self.method,
         name=name,
-        **common,
+        **kwargs,
       )
 
     names = [f'conv_{i}' for i in range(_NUM_CONVS)]
-    found: dict[str, nn.Module] = {
-      n: conv(n, channels, (_SIDE,) * 2, self.padding) for n in names
+    layers: dict[str, nn.Module] = {
+      name: conv(name, channels, (_SIDE, _SIDE), self.padding) for name in names
     }
     if self.head == 'dense':
-      found['dense_0'] = nn.Dense(dense, name='dense_0', **common)
+      layers['dense_0'] = nn.Dense(dense, name='dense_0', **kwargs)
     else:
       space = _spaces(in_shape, self.padding)[-1]
-      found['dense_0'] = conv('dense_0', dense, space, 'VALID')
-    found['dense_1'] = nn.Dense(_LAST_DENSE, name='dense_1', **common)
-    found['head'] = nn.Dense(self.num_classes, name='head', **common)
-    return found
+      layers['dense_0'] = conv('dense_0', dense, space, 'VALID')
+    layers['dense_1'] = nn.Dense(_LAST_DENSE, name='dense_1', **kwargs)
+    layers['head'] = nn.Dense(self.num_classes, name='head', **kwargs)
+    return layers
+
+  @nn.nowrap
+  def _count(
+    self, in_shape: tuple[int, int, int], channels: int, dense: int
+  ) -> int:
+    """Counts weights and biases for given widths."""
+    # No parent: counting must not register these layers with a module.
+    layers = self._layers(in_shape, channels, dense, parent=None)
+    features = channels  # inputs of the first dense layer
+    if self.head == 'dense':
+      space = _spaces(in_shape, self.padding)[-1]
+      features *= self.group().order * math.prod(space)
+    hidden = (channels,) * (_NUM_CONVS - 1)
+    inputs = (in_shape[-1], *hidden, features, dense, _LAST_DENSE)
+    total = 0
+    for layer, num_in in zip(layers.values(), inputs, strict=True):
+      if isinstance(layer, EquivariantConv):
+        total += layer.num_weights(num_in) + layer.features
+      else:
+        total += (num_in + 1) * layer.features
+    return total
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -194,8 +222,13 @@ class GroupCNN(nn.Module):
     x = jnp.asarray(x)
     if x.ndim == 3:
       x = x[..., None]
-    in_shape = self._input_shape(x.shape)
-    group = self.group()
+    if x.ndim != 4 or self.in_shape not in (None, x.shape[1:]):
+      expected = ', '.join(map(str, self.in_shape or 'HWC'))
+      raise ValueError(
+        f'GroupCNN needs x of shape [B, {expected}] (or without the last axis,'
+        f' for one channel), got {x.shape}'
+      )
+    in_shape, group = _image_shape(x.shape[1:]), self.group()
     _check_sizes(in_shape, self.padding, group)
     *convs, dense, last, head = self.sublayers(in_shape).values()
     for i, conv in enumerate(convs):
@@ -215,25 +248,14 @@ class GroupCNN(nn.Module):
     shape = self.in_shape if in_shape is None else in_shape
     if shape is None:
       raise ValueError(
-        'this depends on the size of the images, which GroupCNN otherwise takes'
-        ' from its input; give it: GroupCNN(…, in_shape=(28, 28, 1))'
+        'this depends on the size of the images; give it:'
+        ' GroupCNN(…, in_shape=(28, 28, 1))'
       )
     return _image_shape(shape)
 
-  @nn.nowrap
-  def _input_shape(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
-    if len(shape) != 4 or self.in_shape not in (None, shape[1:]):
-      expected = ', '.join(map(str, self.in_shape or 'HWC'))
-      raise ValueError(
-        f'GroupCNN needs x of shape [B, {expected}] (or without the last axis,'
-        f' for one channel), got {shape}'
-      )
-    _, height, width, channels = shape
-    return height, width, channels
-
 
 def _channels(width: float, order: int) -> int:
-  """Channels of each group element; rounding must not hurt 20 · 1.5 / 3."""
+  """Returns the channels of each group element, 10 for 20 · 1.5 / 3."""
   return math.floor(_CHANNELS * width / _DIVISORS[order] + 1e-9)
 
 
@@ -251,13 +273,15 @@ def _image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
 def _spaces(
   in_shape: tuple[int, int, int], padding: str
 ) -> list[tuple[int, ...]]:
-  """Returns the sizes before each pooling, then those at the end."""
-  sides, before = np.array(in_shape[:2]), []
+  """Returns the spatial sizes before each pooling and after the last one."""
+  lost = 2 * (_SIDE - 1) if padding == 'VALID' else 0
+  sides: tuple[int, ...] = in_shape[:2]
+  spaces = []
   for _ in range(_NUM_CONVS // 2):
-    sides = sides - (2 * (_SIDE - 1) if padding == 'VALID' else 0)
-    before.append(tuple(map(int, sides)))
-    sides = sides // 2
-  return [*before, tuple(map(int, sides))]
+    sides = tuple(side - lost for side in sides)
+    spaces.append(sides)
+    sides = tuple(side // 2 for side in sides)
+  return [*spaces, sides]
 
 
 def _check_sizes(
@@ -266,18 +290,19 @@ def _check_sizes(
   height, width, _ = in_shape
   *before, last = _spaces(in_shape, padding)
   if min(last) < 1:
+    needed, remedy = '16×16', "use padding='SAME', or enlarge them"
+    if padding == 'SAME':
+      needed, remedy = '4×4', 'enlarge them'
     raise ValueError(
       f'images of {height}×{width} are too small for GroupCNN with padding'
-      f' {padding!r}, which needs '
-      + ('4×4' if padding == 'SAME' else "16×16; use padding='SAME'")
-      + ', or enlarge them'
+      f' {padding!r}, which needs {needed}; {remedy}'
     )
-  turns = (group.elements[:, 0, 1] != 0).any()
-  if turns and height != width:
+  exchanges_axes = (group.elements[:, 0, 1] != 0).any()
+  if exchanges_axes and height != width:
     raise ValueError(
-      f'turns need square images, got {height}×{width}; pad or crop them to a'
-      ' square, or use horizontal_flip and vertical_flip instead (both together'
-      ' hold the half turn)'
+      f'rotations need square images, got {height}×{width}; pad or crop them to'
+      ' a square, or use horizontal_flip and vertical_flip instead (both'
+      ' together contain the rotation by 180°)'
     )
   reflected = (group.elements < 0).any((0, 2))  # per axis
   odd = np.array([any(s[axis] % 2 for s in before) for axis in (0, 1)])
@@ -288,22 +313,3 @@ def _check_sizes(
       ' which breaks equivariance: sides must be multiples of 4; pad them to'
       f' {fitting[0]}×{fitting[1]}, or crop them'
     )
-
-
-def _count(
-  cnn: GroupCNN,
-  in_shape: tuple[int, int, int],
-  order: int,
-  channels: int,
-  dense: int,
-) -> int:
-  """Counts weights and biases for any group order and widths."""
-  area = _SIDE**2
-  lifting = (area * in_shape[-1] + 1) * channels
-  deeper = (area * order * channels + 1) * channels
-  points = math.prod(_spaces(in_shape, cnn.padding)[-1])
-  sizes = (points * order * channels, dense, _LAST_DENSE, cnn.num_classes)
-  pairs = zip(sizes[:-1], sizes[1:], strict=True)
-  return (
-    lifting + (_NUM_CONVS - 1) * deeper + sum((a + 1) * b for a, b in pairs)
-  )

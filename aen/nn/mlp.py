@@ -1,7 +1,8 @@
-"""Networks made of equivariant layers."""
+"""The paper's first child network: a multilayer perceptron on grids."""
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import itertools
 import math
 from typing import Any
 
@@ -17,10 +18,9 @@ from aen import io as io_lib
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import as_shape
 from aen.groups.orbits import permutation
-from aen.groups.sharing import dense_sharing
-from aen.nn import dense as dense_lib
+from aen.nn.dense import EquivariantDense
+from aen.nn.layer import HEADS
 
-HEADS = ('dense', 'invariant')
 _MATCH_TOLERANCE = 0.01
 
 
@@ -28,14 +28,14 @@ class EquivariantMLP(nn.Module):
   """The paper's child network: 784 → 400 → 400 → 10, hidden layers shared.
 
   The hidden units lie on grids, on which the symmetries act as they do on the
-  images: the features are exactly equivariant. The head is a plain dense layer
-  ('dense', as in the paper: the answers are not invariant), or one that gives
-  equal weight to points of one orbit ('invariant': the answers do not change
-  when the image is moved).
+  images: the hidden features are exactly equivariant. The head is a plain dense
+  layer ('dense', as in the paper: the logits are not invariant), or one that
+  shares weights along orbits of its inputs ('invariant': logits(g x) =
+  logits(x) for every symmetry g).
 
   Maps x [..., *in_shape] to logits [..., num_classes]; with `features`, maps
-  x [B, *in_shape] or [B, *in_shape, C] to logits [B, num_classes]. Colour
-  images without `features`: let the channels be an axis of `in_shape`.
+  x [B, *in_shape] or [B, *in_shape, C] to logits [B, num_classes]. For colour
+  images without `features`, make the channels an axis of `in_shape`.
 
   Attributes:
     symmetries: Names, functions of an array, `Symmetry` objects, or a mix.
@@ -44,16 +44,13 @@ class EquivariantMLP(nn.Module):
     hidden_shapes: The grid of each hidden layer.
     features: Channels at each hidden point: one number, one per hidden layer,
       or None for no channels.
-    width_matched: Chooses features so that the network has as many weights as
-      it would without symmetries: is it the symmetry that helps, or having
-      fewer weights? Of the paper's 216 networks 199 match to 1 %, and the worst
-      (one quarter scramble alone) to 6.4 %; `num_weights()` tells.
+    width_matched: Chooses `features` so that the network has as many weights as
+      the baseline without symmetries, to tell the effect of symmetry from that
+      of fewer weights. Of the paper's 216 networks 199 match to 1 %, and the
+      worst (one quarter scramble alone) to 6.4 %; see `num_weights()`.
     head: 'dense' or 'invariant'.
-    activation: What follows each hidden layer.
-    dtype: The dtype of the computation (default: inferred).
-    param_dtype: The dtype of the parameters.
-    kernel_init: As in `EquivariantDense`.
-    bias_init: As in `EquivariantDense`.
+    activation: The activation function after each hidden layer.
+    dtype, param_dtype, kernel_init, bias_init: As in `EquivariantDense`.
     max_weights: Pads the kernels of the equivariant layers, one number each.
 
   >>> EquivariantMLP(('rotation', 'horizontal_flip')).num_weights()
@@ -85,7 +82,7 @@ class EquivariantMLP(nn.Module):
         f' ((20, 20), (20, 20)) or ((400,),), got {self.hidden_shapes!r}'
       )
     self.hidden_shapes = tuple(as_shape(grid) for grid in self.hidden_shapes)
-    for symmetry in self.symmetries:  # raises where one cannot act
+    for symmetry in self.symmetries:  # raises if one cannot act
       for grid in (self.in_shape, *self.hidden_shapes):
         permutation(symmetry, grid)
     depth = len(self.hidden_shapes)
@@ -105,7 +102,7 @@ class EquivariantMLP(nn.Module):
       self.max_weights = _one_each(self.max_weights, padded, 'max_weights')
     super().__post_init__()
 
-  @nn.nowrap  # so that these also work on a module that is not bound
+  @nn.nowrap  # these also work on a module that is not bound
   def widths(self) -> tuple[int, ...] | None:
     """Returns the channels of each hidden layer; None for no channels."""
     features: Any = self.features  # a tuple or None by now
@@ -114,41 +111,47 @@ class EquivariantMLP(nn.Module):
   @nn.nowrap
   def sublayers(self) -> dict[str, nn.Module]:
     """Returns the layers by name, in order."""
+    return self._layers(self.widths())
+
+  @nn.nowrap
+  def _layers(
+    self, widths: Sequence[int] | None, **kwargs: Any
+  ) -> dict[str, nn.Module]:
+    """Makes the layers for given channels."""
     grids = (self.in_shape, *self.hidden_shapes)
-    features = self.widths() or (None,) * len(self.hidden_shapes)
     padding = iter(self.max_weights or ())
-    common: dict[str, Any] = dict(
+    kwargs |= dict(
       dtype=self.dtype,
       param_dtype=self.param_dtype,
       kernel_init=self.kernel_init,
       bias_init=self.bias_init,
     )
-    found: dict[str, nn.Module] = {
-      f'hidden_{i}': dense_lib.EquivariantDense(
+    layers: dict[str, nn.Module] = {
+      f'hidden_{i}': EquivariantDense(
         self.symmetries,
         in_shape=grids[i],
         out_shape=grids[i + 1],
-        features=features[i],
+        features=widths[i] if widths else None,
         max_weights=next(padding, None),
         name=f'hidden_{i}',
-        **common,
+        **kwargs,
       )
       for i in range(len(self.hidden_shapes))
     }
     if self.head == 'dense':
-      found['head'] = nn.Dense(self.num_classes, name='head', **common)
+      layers['head'] = nn.Dense(self.num_classes, name='head', **kwargs)
     else:
-      found['head'] = dense_lib.EquivariantDense(
+      layers['head'] = EquivariantDense(
         self.symmetries,
         in_shape=grids[-1],
         out_shape=(self.num_classes,),
-        features=features[-1] and 1,
+        features=1 if widths else None,
         invariant=True,
         max_weights=next(padding, None),
         name='head',
-        **common,
+        **kwargs,
       )
-    return found
+    return layers
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -168,21 +171,30 @@ class EquivariantMLP(nn.Module):
 
   @nn.nowrap
   def num_weights(self, channels: int = 1) -> int:
-    """Counts the free kernel weights, the head's among them.
+    """Counts the free kernel weights of all layers, as the paper's tables do.
 
     Args:
       channels: The number of channels of the inputs, if the layers have any.
 
     Returns:
-      The number that the paper's tables give, without biases.
+      The number of weights without biases.
     """
-    features = self.widths() or (1,) * len(self.hidden_shapes)
-    per_pair = _weights_per_channel_pair(self)
-    return _total_weights(per_pair, (channels, *features))
+    widths = self.widths() or (1,) * len(self.hidden_shapes)
+    return _total_weights(self._weights_per_channel_pair(), (channels, *widths))
+
+  @nn.nowrap
+  def _weights_per_channel_pair(self) -> list[int]:
+    """Counts each layer's free weights for one input and one output channel."""
+    # No parent: counting must not register these layers with a module.
+    *hidden, head = self._layers(None, parent=None).values()
+    counts = [layer.num_weights() for layer in hidden]
+    if self.head == 'invariant':
+      return [*counts, head.num_weights()]
+    return [*counts, math.prod(self.hidden_shapes[-1]) * self.num_classes]
 
 
 def _one_each(value: Any, count: int, name: str) -> tuple[int, ...]:
-  """Returns one whole number per layer; a single number serves them all."""
+  """Returns one positive integer per layer; a single one is repeated."""
   numbers = (value,) * count if np.ndim(value) == 0 else tuple(value)
   if len(numbers) != count:
     raise ValueError(
@@ -191,40 +203,22 @@ def _one_each(value: Any, count: int, name: str) -> tuple[int, ...]:
   return tuple(io_lib.positive(number, name) for number in numbers)
 
 
-def _weights_per_channel_pair(mlp: EquivariantMLP) -> list[int]:
-  """Counts each layer's free weights for one channel in and one out."""
-  grids = (mlp.in_shape, *mlp.hidden_shapes)
-  counts = [
-    dense_sharing(mlp.symmetries, *pair).num_weights
-    for pair in zip(grids[:-1], grids[1:], strict=True)
-  ]
-  head = (mlp.num_classes,)
-  shared = mlp.symmetries if mlp.head == 'invariant' else ()
-  return [
-    *counts,
-    dense_sharing(shared, grids[-1], head, invariant=True).num_weights,
-  ]
-
-
 def _total_weights(per_pair: Sequence[int], channels: Sequence[int]) -> int:
-  pairs = zip(channels, (*channels[1:], 1), strict=True)
-  return sum(
-    count * c_in * c_out
-    for count, (c_in, c_out) in zip(per_pair, pairs, strict=True)
-  )
+  pairs = itertools.pairwise((*channels, 1))
+  return sum(n * a * b for n, (a, b) in zip(per_pair, pairs, strict=True))
 
 
 def _matched_features(mlp: EquivariantMLP) -> tuple[int, ...]:
-  """Finds widths with which the network has as many weights as a dense one.
+  """Returns widths with which the network has as many weights as the baseline.
 
-  All hidden layers after the first share one width; the first one's follows.
-  Among widths that match to one percent the smallest network is taken, else the
-  closest.
+  All hidden layers after the first have the same width, from which that of the
+  first follows. Of the widths that match to one percent, the network with the
+  fewest units is taken; if none match, the closest.
   """
   grids = (mlp.in_shape, *mlp.hidden_shapes, (mlp.num_classes,))
   sizes = [math.prod(grid) for grid in grids]
-  target = sum(a * b for a, b in zip(sizes[:-1], sizes[1:], strict=True))
-  per_pair, depth = _weights_per_channel_pair(mlp), len(mlp.hidden_shapes)
+  target = sum(a * b for a, b in itertools.pairwise(sizes))
+  per_pair, depth = mlp._weights_per_channel_pair(), len(mlp.hidden_shapes)
 
   def total(first: int, rest: int) -> int:
     return _total_weights(per_pair, (1, first, *(rest,) * (depth - 1)))
@@ -237,10 +231,10 @@ def _matched_features(mlp: EquivariantMLP) -> tuple[int, ...]:
     first = max(1, 1 + (target - total(1, rest)) // slope)
     candidates += [(first, rest), (first + 1, rest)]
 
-  def badness(widths: tuple[int, int]) -> tuple[float, int]:
+  def mismatch(widths: tuple[int, int]) -> tuple[float, int]:
     error = abs(total(*widths) / target - 1)
     units = widths[0] * sizes[1] + widths[1] * sum(sizes[2:-1])
     return max(error, _MATCH_TOLERANCE), units
 
-  first, rest = min(candidates, key=badness)
+  first, rest = min(candidates, key=mismatch)
   return (first, *(rest,) * (depth - 1))

@@ -34,7 +34,7 @@ def _reduction(how: str) -> tuple[Any, Any]:
 def group_pool(x: Array, how: str = 'max') -> jax.Array:
   """Pools over the group: x [..., |G|, C] to [..., C].
 
-  What remains moves as an image does: [..., *S, C], without a group axis.
+  The result transforms as an image does: [..., *S, C], without a group axis.
 
   Args:
     x: Features of a group convolution.
@@ -54,9 +54,9 @@ def spatial_pool(
 
   Args:
     x: Features of a group convolution.
-    group: Its group, which also tells the number of spatial axes.
+    group: Its group, which also determines the number of spatial axes.
     window: The window's sides.
-    strides: Its steps; by default the window's sides.
+    strides: Its steps (default: the window's sides).
     how: 'max' or 'mean'.
 
   Returns:

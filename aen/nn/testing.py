@@ -27,30 +27,30 @@ def assert_equivariant(
   seed: int = 0,
   group_axis: bool = False,
 ) -> None:
-  """Raises unless moving a function's input moves its output alike.
+  """Raises unless fn(g x) = g fn(x) for every given symmetry g.
 
-  Each symmetry is tried by itself; that is enough for everything that they
-  generate together.
+  Each symmetry is tested by itself; that is sufficient for the group that they
+  generate.
 
   Args:
     fn: Maps a batch [B, *in_shape, ...] to a batch [B, *out_shape, ...]; axes
       after the grid, such as channels, are carried along.
-    symmetries: What the function should be equivariant to.
+    symmetries: The symmetries g.
     in_shape: The grid of its inputs.
-    out_shape: The grid of its outputs, or None if it should be invariant: the
-      symmetries leave its outputs as they are.
-    x: Inputs to try; by default four of standard normal numbers, float32.
-    tolerance: The largest max|Δ| / max|y| to let pass; by default what rounding
-      in the output's precision explains: 1e-5 for float32, 1e-12 for float64,
-      nothing for whole numbers.
-    seed: Seeds the default inputs.
+    out_shape: The grid of its outputs, or None if it should be invariant:
+      fn(g x) = fn(x).
+    x: Test inputs (default: four of standard normal numbers, float32).
+    tolerance: The largest max|Δ| / max|y| accepted; by default what rounding in
+      the output's precision explains: 1e-5 for float32, 1e-12 for float64, 0
+      for integers.
+    seed: Seed of the default inputs.
     group_axis: The outputs have the elements of the symmetries' group as the
       axis after their grid, [B, *out_shape, |G|, ...], as those of
-      `EquivariantConv` do; moving the input moves these too.
+      `EquivariantConv` do; g permutes these too.
 
   Raises:
-    AssertionError: It is not equivariant: to which symmetry, how far off and
-      where.
+    AssertionError: It is not equivariant; says to which symmetry, how far off
+      and where.
 
   >>> assert_equivariant(lambda x: x**2, ('rotation',), (4, 4), (4, 4))
   """
@@ -68,11 +68,25 @@ def assert_equivariant(
     exact = y.dtype.kind in 'iub'
     tolerance = 0.0 if exact else _TOLERANCES.get(y.dtype.name, _COARSEST)
   for symmetry in symmetries_lib.as_symmetries(symmetries):
-    expected = y if out_shape is None else _move(y, symmetry, out_shape)
+    expected = y if out_shape is None else _transform(y, symmetry, out_shape)
     if group_axis:
-      expected = _move_elements(expected, symmetry, symmetries, out_shape)
-    got = np.asarray(fn(_move(x, symmetry, in_shape)))
-    _compare(got, expected, symmetry.name, tolerance, out_shape is None)
+      expected = _transform_elements(expected, symmetry, symmetries, out_shape)
+    got = np.asarray(fn(_transform(x, symmetry, in_shape)))
+    got, expected = got.astype(np.float64), expected.astype(np.float64)
+    difference = np.abs(got - expected)
+    error = difference.max() / (np.abs(expected).max() or 1.0)
+    if not error <= tolerance:  # true for NaN
+      where = np.unravel_index(np.argmax(difference), difference.shape)
+      entry = ', '.join(str(i) for i in where[1:])
+      kind, reference = 'equivariant', 'transformed fn(x)'
+      if out_shape is None:
+        kind, reference = 'invariant', 'fn(x)'
+      raise AssertionError(
+        f'not {kind} to {symmetry.name}: max|Δ|/max|y| is {error:.2g},'
+        f' tolerance {tolerance:.2g}; worst at output ({entry}) of example'
+        f' {where[0]}: fn(transformed x) = {got[where]:.6g},'
+        f' {reference} = {expected[where]:.6g}'
+      )
 
 
 def _check_grid(
@@ -84,47 +98,23 @@ def _check_grid(
     )
 
 
-def _move(
+def _transform(
   batch: np.ndarray, symmetry: symmetries_lib.Symmetry, grid: tuple[int, ...]
 ) -> np.ndarray:
   points = batch.reshape(batch.shape[0], -1, *batch.shape[1 + len(grid) :])
   return points[:, permutation(symmetry, grid)].reshape(batch.shape)
 
 
-def _move_elements(
+def _transform_elements(
   batch: np.ndarray,
   symmetry: symmetries_lib.Symmetry,
   symmetries: symmetries_lib.SymmetryLike,
   grid: tuple[int, ...] | None,
 ) -> np.ndarray:
-  """Moves the axis of group elements: the entry now at h was at g⁻¹ h."""
+  """Permutes the axis of group elements: the entry now at h was at g⁻¹ h."""
   if grid is None:
     raise ValueError('group_axis needs out_shape, the grid before that axis')
   group = point_group.group(symmetries, len(grid))
   _check_grid('the outputs of fn', batch.shape, (*grid, group.order))
   came_from = group.table[group.inverse[group.find(symmetry)]]
   return np.take(batch, came_from, axis=1 + len(grid))
-
-
-def _compare(
-  got: np.ndarray,
-  expected: np.ndarray,
-  name: str,
-  tolerance: float,
-  invariant: bool,
-) -> None:
-  got, expected = got.astype(np.float64), expected.astype(np.float64)
-  difference = np.abs(got - expected)
-  scale = np.abs(expected).max()
-  error = difference.max() / scale if scale else difference.max()
-  if error <= tolerance:  # false for NaN
-    return
-  where = np.unravel_index(np.argmax(difference), difference.shape)
-  entry = ', '.join(str(i) for i in where[1:])
-  property_ = 'invariant' if invariant else 'equivariant'
-  expected_name = 'fn(x)' if invariant else 'moved fn(x)'
-  raise AssertionError(
-    f'not {property_} to {name}: max|Δ|/max|y| is {error:.2g}, tolerance'
-    f' {tolerance:.2g}; worst at output ({entry}) of example {where[0]}:'
-    f' fn(moved x) = {got[where]:.6g}, {expected_name} = {expected[where]:.6g}'
-  )

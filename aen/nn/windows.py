@@ -1,8 +1,8 @@
-"""Windows that slide over an image, and whether a group keeps their places.
+"""Sliding windows, and whether a group permutes their positions.
 
-Convolution and pooling look at an image through windows at regular places. They
-are equivariant only if moving the image moves these places onto each other.
-(Images need not be square: a quarter turn of a wide one is a tall one.)
+Convolution and pooling see an image through windows at regular positions. They
+are equivariant only if transforming the image permutes these positions. (Images
+need not be square: rotating a wide one gives a tall one.)
 """
 
 from collections.abc import Sequence
@@ -22,21 +22,21 @@ from aen.groups import point_group
 
 _PADDINGS = ('SAME', 'VALID')
 
-# A batch with more bytes of patches than fit into a processor's cache is cut
-# into chunks that do; measured, like the choice in `convolve`, on two cores.
+# A batch whose patches exceed a processor's cache is cut into chunks that fit;
+# measured, like the default in `convolve`, on two cores.
 _CACHE_BYTES = 2**22
 _CHUNK_BYTES = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
 class Frame:
-  """Where the windows lie; one entry per spatial axis.
+  """The positions of windows; one entry per spatial axis.
 
   Attributes:
     space: The image's sizes.
     sides: The windows' sides.
     strides: The steps between windows.
-    padding: How many zeros are put before and after the image.
+    padding: The numbers of zeros before and after the image.
     dilation: The steps between the points of a window.
   """
 
@@ -48,19 +48,19 @@ class Frame:
 
   @property
   def spans(self) -> tuple[int, ...]:
-    """From a window's first point to its last, both counted."""
+    """The extent of a window, from its first point to its last."""
     pairs = zip(self.sides, self.dilation, strict=True)
     return tuple((side - 1) * step + 1 for side, step in pairs)
 
   @property
   def room(self) -> tuple[int, ...]:
-    """How far a window can slide; not positive if it fits nowhere."""
+    """How far a window can slide; negative if it does not fit."""
     axes = zip(self.space, self.padding, self.spans, strict=True)
     return tuple(size + sum(pads) - span for size, pads, span in axes)
 
   @property
   def places(self) -> tuple[int, ...]:
-    """How many windows there are."""
+    """The number of windows."""
     pairs = zip(self.room, self.strides, strict=True)
     return tuple(room // stride + 1 for room, stride in pairs)
 
@@ -72,23 +72,23 @@ def frame(
   padding: PaddingLike = 'SAME',
   dilation: int | Sequence[int] = 1,
 ) -> Frame:
-  """Returns where the windows lie; raises if they fit nowhere."""
+  """Returns the windows of a convolution or pooling."""
   ndim = len(space)
   strides = per_axis(strides, ndim, 'strides')
   dilation = per_axis(dilation, ndim, 'kernel_dilation')
-  plain = Frame(space, tuple(sides), strides, ((0, 0),) * ndim, dilation)
-  pads = _pads(padding, plain)
-  result = dataclasses.replace(plain, padding=pads)
+  bare = Frame(space, tuple(sides), strides, ((0, 0),) * ndim, dilation)
+  result = dataclasses.replace(bare, padding=_pads(padding, bare))
   if min(result.room) < 0:
+    spans, sizes = ('×'.join(map(str, n)) for n in (bare.spans, space))
     raise ValueError(
-      f'windows of {_times(plain.spans)} points do not fit into {_times(space)}'
-      " points; use larger images, a smaller kernel or padding='SAME'"
+      f'windows of {spans} points do not fit into {sizes} points; use larger'
+      " images, a smaller kernel or padding='SAME'"
     )
   return result
 
 
 def per_axis(value: Any, ndim: int, name: str) -> tuple[int, ...]:
-  """Returns one whole number per spatial axis; a single one serves them all."""
+  """Returns one positive integer per spatial axis; a single one is repeated."""
   numbers = (value,) * ndim if np.ndim(value) == 0 else tuple(value)
   whole = all(isinstance(n, int | np.integer) and n >= 1 for n in numbers)
   if len(numbers) != ndim or not whole:
@@ -99,13 +99,13 @@ def per_axis(value: Any, ndim: int, name: str) -> tuple[int, ...]:
   return tuple(int(n) for n in numbers)
 
 
-def _pads(padding: PaddingLike, plain: Frame) -> tuple[tuple[int, int], ...]:
+def _pads(padding: PaddingLike, bare: Frame) -> tuple[tuple[int, int], ...]:
   if isinstance(padding, str) and padding in _PADDINGS:
-    pads = lax.padtype_to_pads(plain.space, plain.spans, plain.strides, padding)
+    pads = lax.padtype_to_pads(bare.space, bare.spans, bare.strides, padding)
     return tuple((int(low), int(high)) for low, high in pads)
   if isinstance(padding, int):
-    padding = (padding,) * len(plain.space)
-  if not isinstance(padding, str) and len(padding) == len(plain.space):
+    padding = (padding,) * len(bare.space)
+  if not isinstance(padding, str) and len(padding) == len(bare.space):
     pairs: list[Any] = [
       (p, p) if isinstance(p, int) else tuple(p) for p in padding
     ]
@@ -113,71 +113,57 @@ def _pads(padding: PaddingLike, plain: Frame) -> tuple[tuple[int, int], ...]:
       return tuple(pairs)
   raise ValueError(
     f"padding must be 'SAME', 'VALID', a number, or a number or pair of numbers"
-    f' per spatial axis ({len(plain.space)}), got {padding!r}'
+    f' per spatial axis ({len(bare.space)}), got {padding!r}'
   )
 
 
 def check(windows: Frame, group: point_group.Group) -> None:
-  """Raises unless every element of a group moves windows onto windows."""
-  for element in group.elements:
-    for axis, row in enumerate(element):
-      source = int(np.argmax(np.abs(row)))
-      if row[source] < 0:
-        _check_ends(windows, axis)
-      _check_same(windows, axis, source, reflected=row[source] < 0)
-
-
-def _check_ends(windows: Frame, axis: int) -> None:
-  size, rest = windows.space[axis], windows.room[axis] % windows.strides[axis]
-  if rest:
-    stride = windows.strides[axis]
-    raise ValueError(
-      f'windows of {windows.spans[axis]} at stride {stride} leave {rest} of'
-      f' {size} points over on axis {axis}, so a reflected or turned image'
-      ' would be seen through other windows, which breaks equivariance; use a'
-      f' size of {size - rest} or {size - rest + stride} there (crop or pad the'
-      ' image), or another stride'
-    )
-
-
-def _check_same(
-  windows: Frame, axis: int, source: int, reflected: bool
-) -> None:
-  before, after = windows.padding[source]
-  moved = (after, before) if reflected else (before, after)
-  for name, got, expected in (
-    ('padding', windows.padding[axis], moved),
-    ('strides', windows.strides[axis], windows.strides[source]),
-    ('window', windows.spans[axis], windows.spans[source]),
-  ):
-    if got != expected:
+  """Raises unless every element of a group maps windows to windows."""
+  rows = [row for element in group.elements for row in enumerate(element)]
+  for axis, row in rows:
+    source = int(np.argmax(np.abs(row)))  # the axis that this one comes from
+    reflected = row[source] < 0
+    size, stride = windows.space[axis], windows.strides[axis]
+    rest = windows.room[axis] % stride
+    if reflected and rest:
       raise ValueError(
-        f'the group moves axis {source} to axis {axis}'
-        f'{", reflected" if reflected else ""}, so {name} must be'
-        f' {expected} there, got {got}, which breaks equivariance; '
-        + _REMEDIES[name]
+        f'windows of {windows.spans[axis]} at stride {stride} leave {rest} of'
+        f' {size} points over on axis {axis}, so a reflected or rotated image'
+        ' would be seen through other windows, which breaks equivariance; use a'
+        f' size of {size - rest} or {size - rest + stride} there (crop or pad'
+        ' the image), or another stride'
       )
-
-
-_REMEDIES = {
-  'padding': (
-    "use padding='VALID', the same number on both sides, or, for 'SAME', odd"
-    ' kernel sides and a stride that divides the size less one'
-  ),
-  'strides': 'use the same stride on both axes',
-  'window': 'use the same window and dilation on both axes',
-}
+    before, after = windows.padding[source]
+    padding = (after, before) if reflected else (before, after)
+    for name, got, expected in (
+      ('padding', windows.padding[axis], padding),
+      ('stride', stride, windows.strides[source]),
+      ('window or dilation', windows.spans[axis], windows.spans[source]),
+    ):
+      if got != expected:
+        how = ', reflected' if reflected else ''
+        remedy = f'use the same {name} on both axes'
+        if name == 'padding':
+          remedy = (
+            "use padding='VALID', the same number on both sides, or, for"
+            " 'SAME', odd kernel sides and a stride that divides the size less"
+            ' one'
+          )
+        raise ValueError(
+          f'the group maps axis {source} to axis {axis}{how}, so {name} must be'
+          f' {expected} there, got {got}, which breaks equivariance; {remedy}'
+        )
 
 
 def slices(x: jax.Array, windows: Frame) -> list[jax.Array]:
-  """Returns, for each point of a window, what all windows see there.
+  """Returns, for each point of a window, its values in all windows.
 
   Args:
     x: [B, *S, ...].
-    windows: Where the windows lie.
+    windows: The positions of the windows.
 
   Returns:
-    One [B, *S', ...] for each point of a window, the last axis fastest.
+    One [B, *S', ...] for each point of a window, in row-major order.
   """
   rest = ((0, 0),) * (x.ndim - 1 - len(windows.space))
   if any(map(any, windows.padding)):
@@ -209,9 +195,9 @@ def convolve(
   Args:
     x: [B, *S, C].
     kernel: [*K, C, F].
-    windows: Where the kernel lies.
+    windows: The positions of the kernel.
     precision: As in `jax.lax.conv_general_dilated`.
-    method: A name in `METHODS`; by default the one that is faster here.
+    method: A name in `METHODS` (default: 'patches' on CPU, else 'conv').
 
   Returns:
     [B, *S', F].
@@ -223,7 +209,7 @@ def convolve(
 
 
 def check_method(name: str | None) -> None:
-  """Raises unless a way to convolve has this name."""
+  """Raises unless None or a name in `METHODS`."""
   if name is not None and name not in METHODS:
     raise ValueError(
       f'method must be one of {tuple(METHODS)} or None, got {name!r}'
@@ -231,12 +217,9 @@ def check_method(name: str | None) -> None:
 
 
 def _convolution(
-  x: jax.Array,
-  kernel: jax.Array,
-  windows: Frame,
-  precision: PrecisionLike,
+  x: jax.Array, kernel: jax.Array, windows: Frame, precision: PrecisionLike
 ) -> jax.Array:
-  """XLA's own convolution."""
+  """Applies XLA's own convolution."""
   ndim = len(windows.strides)
   last = (0, ndim + 1, *range(1, ndim + 1))  # where batch, channels, space are
   numbers = lax.ConvDimensionNumbers(last, (ndim + 1, ndim, *range(ndim)), last)
@@ -252,15 +235,12 @@ def _convolution(
 
 
 def _patches(
-  x: jax.Array,
-  kernel: jax.Array,
-  windows: Frame,
-  precision: PrecisionLike,
+  x: jax.Array, kernel: jax.Array, windows: Frame, precision: PrecisionLike
 ) -> jax.Array:
-  """A matrix product with the patches under the kernel, side by side.
+  """Multiplies the patches under the kernel, side by side, by a matrix.
 
   A few images at a time, so that their patches stay in the processor's cache;
-  the backward pass makes them anew rather than reading them from memory.
+  the backward pass recomputes them rather than reading them from memory.
   """
   matrix = kernel.reshape(-1, kernel.shape[-1])
 
@@ -278,7 +258,7 @@ def _patches(
 
 
 def _chunk_size(num_images: int, patch_bytes: int) -> int:
-  """Returns the whole batch, or the largest divisor with few patches."""
+  """Returns the batch size, or its largest divisor whose patches fit."""
   if num_images * patch_bytes <= _CACHE_BYTES:
     return num_images
   fitting = max(1, min(num_images, _CHUNK_BYTES // patch_bytes))
@@ -286,7 +266,3 @@ def _chunk_size(num_images: int, patch_bytes: int) -> int:
 
 
 METHODS = types.MappingProxyType({'conv': _convolution, 'patches': _patches})
-
-
-def _times(sizes: Sequence[int]) -> str:
-  return '×'.join(map(str, sizes))

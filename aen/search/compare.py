@@ -1,6 +1,7 @@
-"""A whole search on a table of known accuracies, as one program.
+"""Strategies compared on landscapes, where a whole search is one program.
 
-Legend: K bits, R networks, E epochs, T rounds, P proposals of a round.
+Legend: K bits, R networks, E epochs, S seeds of the landscape, N searches, T
+rounds, P proposals of a round, X points of a curve.
 """
 
 from collections.abc import Callable
@@ -17,74 +18,75 @@ from aen.search.strategies import base
 
 
 class Trace(NamedTuple):
-  """Everything that was proposed, and what it turned out to be worth."""
+  """All proposed states and their values."""
 
   states: jax.Array  # int32 [T, P]; unused: `base.NO_STATE`
   epochs: jax.Array  # int32 [T, P]; unused: 0
   values: jax.Array  # float32 [T, P]; unused: 0
 
 
-def search_table(
+def simulate(
   strategy: base.Strategy,
   key: jax.Array,
-  table: jax.Array,
+  known: jax.Array,
   network_of: jax.Array,
   rounds: int,
 ) -> tuple[Any, Trace]:
-  """Runs a search whose every answer is known: one `lax.scan`.
+  """Runs a search in which all values are known: one `lax.scan`.
 
-  Jit it, and vmap it over keys and tables at will. A strategy that finishes
+  Can be jitted, and vmapped over keys and values. A strategy that finishes
   early idles through the remaining rounds.
 
   Args:
-    strategy: What to run.
-    key: Is consumed.
-    table: The best validation accuracy of every network within the first e
-      epochs, as of `Landscape.table`. float32 [R, E]
+    strategy: The strategy.
+    key: Consumed.
+    known: The best validation accuracy of every network within the first e
+      epochs, as of `Landscape.best_so_far`. float32 [R, E]
     network_of: The network of every state. int32 [2^K]
     rounds: T.
 
   Returns:
     The strategy's last state, and the trace.
   """
-  table, network_of = jnp.asarray(table, jnp.float32), jnp.asarray(network_of)
+  known, network_of = jnp.asarray(known, jnp.float32), jnp.asarray(network_of)
 
   def one_round(state: Any, _: None) -> tuple[Any, Trace]:
     state, proposal = strategy.propose(state)
-    found = table[network_of[proposal.states], proposal.epochs - 1]
+    found = known[network_of[proposal.states], proposal.epochs - 1]
     values = jnp.where(proposal.states >= 0, found, 0)
     state = strategy.observe(state, proposal, values)
     return state, Trace(proposal.states, proposal.epochs, values)
 
-  begin = strategy.init(key, table[network_of[0], -1])
+  begin = strategy.init(key, known[network_of[0], -1])
   return jax.lax.scan(one_round, begin, length=rounds)
 
 
 class Progress(NamedTuple):
-  """What a search had cost and found, before its first and after each step.
+  """Cost and finding of a search, before its first step and after each.
 
-  At the beginning the network without symmetries has been trained. N steps.
+  At the beginning the network without symmetry has been trained. Below, N is
+  the number of steps.
   """
 
-  states: np.ndarray  # int64 [N + 1], different states seen
-  networks: np.ndarray  # int64 [N + 1], different networks trained
-  epochs: np.ndarray  # int64 [N + 1], trained, continuing where one was left
+  states: np.ndarray  # int64 [N + 1], distinct states seen
+  networks: np.ndarray  # int64 [N + 1], distinct networks trained
+  epochs: np.ndarray  # int64 [N + 1], trained, resuming earlier trainings
   pick: np.ndarray  # int64 [N + 1], the network with the best value seen
 
 
 def progress(
-  trace: Trace, table: np.ndarray, network_of: np.ndarray
+  trace: Trace, known: np.ndarray, network_of: np.ndarray
 ) -> Progress:
-  """Counts along the trace of one search; unused slots are left out."""
+  """Returns the progress of one search; unused slots are left out."""
   used = np.asarray(trace.states).ravel() >= 0
   states, epochs, values = (np.asarray(x).ravel()[used] for x in trace)
-  num_epochs = table.shape[1]
+  num_epochs = known.shape[1]
   states = np.concatenate([[0], states])
   epochs = np.concatenate([[num_epochs], epochs])
-  values = np.concatenate([table[network_of[:1], -1], values])
+  values = np.concatenate([known[network_of[:1], -1], values])
   networks = np.asarray(network_of)[states]
   spent = [
-    _different(np.where(epochs >= e, networks, -1))
+    _num_distinct(np.where(epochs >= e, networks, -1))
     for e in range(1, num_epochs + 1)
   ]
   records = np.concatenate(
@@ -92,26 +94,26 @@ def progress(
   )
   latest = np.maximum.accumulate(np.where(records, np.arange(len(values)), 0))
   return Progress(
-    states=_different(states),
-    networks=_different(networks),
+    states=_num_distinct(states),
+    networks=_num_distinct(networks),
     epochs=np.sum(spent, axis=0),
     pick=networks[latest],
   )
 
 
-def _different(items: np.ndarray) -> np.ndarray:
-  """Returns how many different items ≥ 0 came so far."""
+def _num_distinct(items: np.ndarray) -> np.ndarray:
+  """Returns the number of distinct items ≥ 0 so far."""
   first = np.zeros(len(items), bool)
   first[np.unique(items, return_index=True)[1]] = True
   return np.cumsum(first & (items >= 0))
 
 
 class Curves(NamedTuple):
-  """What each search had found when it had spent so much."""
+  """Regret of each search as a function of its cost."""
 
   cost: np.ndarray  # int64 [X]
-  regret: np.ndarray  # float64 [N, X], judged by the true values
-  observed: np.ndarray  # float64 [N, X], judged by what the search saw
+  regret: np.ndarray  # float64 [N, X], by the true values
+  observed: np.ndarray  # float64 [N, X], by the values that the search saw
 
 
 def search_landscape(
@@ -124,28 +126,29 @@ def search_landscape(
   """Runs many searches on a landscape.
 
   Args:
-    strategy: What to run.
-    landscape: Where. Search number n sees the accuracies of seed n mod S.
-    searches: Their numbers, from which their keys are made. int [N]
+    strategy: The strategy.
+    landscape: The landscape; search n sees the accuracies of seed n mod S.
+    searches: Numbers of the searches, which determine their keys. int [N]
     rounds: T.
-    vectorised: All at once; else one after the other, which is faster when one
-      search keeps the machine busy.
+    vectorised: Whether to `vmap` the searches; one after another is faster when
+      a single search keeps the machine busy.
 
   Returns:
-    Their traces, in NumPy, each [N, T, P].
+    The traces, in NumPy, each [N, T, P].
   """
-  tables = np.stack([landscape.table(s) for s in range(len(landscape.seeds))])
+  seeds = range(len(landscape.seeds))
+  all_known = np.stack([landscape.best_so_far(seed) for seed in seeds])
   keys = jax.vmap(lambda n: jax.random.fold_in(jax.random.key(0), n))(
     jnp.asarray(searches, jnp.int32)
   )
 
-  seen = tables[np.asarray(searches) % len(tables)]
+  seen = all_known[np.asarray(searches) % len(seeds)]
   search = _program(strategy, rounds, vectorised)
   if vectorised:
     return jax.device_get(search(keys, seen, landscape.network_of))
   traces = [
-    jax.device_get(search(key, table, landscape.network_of))
-    for key, table in zip(keys, seen, strict=True)
+    jax.device_get(search(key, known, landscape.network_of))
+    for key, known in zip(keys, seen, strict=True)
   ]
   return jax.tree.map(lambda *parts: np.stack(parts), *traces)
 
@@ -156,8 +159,8 @@ def _program(
 ) -> Callable[..., Trace]:
   """Compiles once for all batches of searches."""
 
-  def search(key: jax.Array, table: jax.Array, network_of: jax.Array) -> Trace:
-    return search_table(strategy, key, table, network_of, rounds)[1]
+  def search(key: jax.Array, known: jax.Array, network_of: jax.Array) -> Trace:
+    return simulate(strategy, key, known, network_of, rounds)[1]
 
   return jax.jit(
     jax.vmap(search, in_axes=(0, 0, None)) if vectorised else search
@@ -170,11 +173,11 @@ def curves(
   searches: np.ndarray,
   judge: str = 'test',
 ) -> dict[str, Curves]:
-  """Returns what was found against what it cost.
+  """Returns regret against cost.
 
   Args:
-    traces: Of N searches, each [N, T, P].
-    landscape: Where they ran.
+    traces: Traces of N searches, each [N, T, P].
+    landscape: The landscape they ran on.
     searches: Their numbers. int [N]
     judge: 'test' or 'validation', see `Landscape.values`.
 
@@ -191,15 +194,15 @@ def curves(
   regret: dict[str, list[np.ndarray]] = {kind: [] for kind in costs}
   observed: dict[str, list[np.ndarray]] = {kind: [] for kind in costs}
   for i, number in enumerate(searches):
-    table = landscape.table(int(number) % len(landscape.seeds))
+    known = landscape.best_so_far(int(number) % len(landscape.seeds))
     trace = Trace(*(x[i] for x in traces))
-    found = progress(trace, table, landscape.network_of)
+    found = progress(trace, known, landscape.network_of)
     spent = {'networks': found.epochs // epochs, 'states': found.states}
     for kind, cost in costs.items():
       last = np.searchsorted(spent[kind], cost, side='right') - 1
       pick = found.pick[last]
       regret[kind].append(truth.max() - truth[pick])
-      observed[kind].append(table[:, -1].max() - table[pick, -1])
+      observed[kind].append(known[:, -1].max() - known[pick, -1])
   return {
     kind: Curves(cost, np.array(regret[kind]), np.array(observed[kind]))
     for kind, cost in costs.items()

@@ -111,7 +111,7 @@ class Landscape:
     """Returns the network that has the given symmetries."""
     return self._states.network(names)
 
-  def table(self, seed: int) -> np.ndarray:
+  def best_so_far(self, seed: int) -> np.ndarray:
     """Returns the best validation accuracy within the first e epochs.
 
     Args:

@@ -72,7 +72,7 @@ def sample_slots(replay: Replay, key: jax.Array, batch_size: int) -> jax.Array:
 
   Args:
     replay: The buffer. It must hold B transitions.
-    key: Is consumed.
+    key: Consumed.
     batch_size: B.
 
   Returns:

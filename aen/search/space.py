@@ -1,15 +1,8 @@
 """What a search needs to know about the networks it chooses among.
 
-One word per thing, here and everywhere:
-
-  state       a set of choices, as an integer: bit k stands for the k-th choice
-  network     states with the same weight sharing are one network
-  child       a network trained once, with one seed
-  baseline    the network without symmetry, of the same size
-  recipe      training hyperparameters
-  store       the SQLite file of all children
-  landscape   the value of every network of a space
-  index       gather indices of a kernel
+A state is a set of choices, written as an integer: bit k stands for the k-th
+choice. States with the same weight sharing are one network. The glossary in
+docs/design.md has the other words.
 
 Legend: K bits, 2^K states, R networks.
 """

@@ -1,9 +1,9 @@
-"""Random affine copies of images, in JAX: the paper's six augmentations.
+"""The paper's six augmentations: random affine transformations of images.
 
-Each augmentation draws a matrix that tells where the value of every pixel comes
-from; off ones are the identity. All six become one matrix, and an image is
-resampled once, with bilinear weights. The on/off bits are data, so all 64
-combinations are one compiled program and `vmap` together.
+Each augmentation draws the matrix that maps a pixel to where its value comes
+from; those that are off are the identity. The product of the six is applied by
+one bilinear resampling. The mask is data, so all 64 combinations are one
+compiled program and `vmap` together.
 
 Legend: B images, H×W pixels, C channels. Matrices act on (i, j, 1), the row and
 column counted in pixels from the image's centre.
@@ -34,18 +34,18 @@ def augment(
   mask: jax.Array,
   fill: jax.Array | float = 0.0,
 ) -> jax.Array:
-  """Returns images changed at random, each in its own way.
+  """Augments images, each with its own random draw.
 
-  With every augmentation off, images come back bit for bit; flips and shifts
-  alone move pixels and change none.
+  With every augmentation off, images are returned bit for bit; flips and
+  translations alone permute pixels without interpolation.
 
   Args:
     key: Consumed.
     images: [B, H, W, C] or [B, H, W]; integers become float32.
     mask: Which augmentations are on, in the order of `AUGMENTATIONS`, bool or
       numbers [6]; see `augmentation_mask`.
-    fill: The value beyond the borders, one number or one per channel: black,
-      so if the images are normalised, what black has become.
+    fill: The value beyond the borders, one number or one per channel: that of
+      black, after any normalisation of the images.
 
   Returns:
     Images of the same shape.
@@ -87,10 +87,10 @@ def augmentation_mask(names: str | Iterable[str]) -> np.ndarray:
 def random_matrix(
   key: jax.Array, shape: tuple[int, int], mask: jax.Array
 ) -> jax.Array:
-  """Draws the matrix [3, 3] of all augmentations that are on.
+  """Draws the product of the matrices of all augmentations that are on.
 
-  They act in their order: the first matrix is the last on the way from a pixel
-  back to where its value comes from.
+  Matrices map output pixels to input pixels, so the first augmentation's matrix
+  is applied last. float32 [3, 3]
   """
   result = jnp.eye(3)
   for i, draw in enumerate(AUGMENTATIONS.values()):
@@ -102,11 +102,12 @@ def random_matrix(
 def resample(
   image: jax.Array, matrix: jax.Array, fill: jax.Array | float = 0.0
 ) -> jax.Array:
-  """Looks every pixel's value up where the matrix says, bilinearly.
+  """Resamples an image bilinearly.
 
   Args:
     image: [H, W, C].
-    matrix: [3, 3]; a pixel at p from the centre gets the value at `matrix @ p`.
+    matrix: [3, 3]; the pixel at p, from the centre, gets the value at
+      `matrix @ p`.
     fill: The value beyond the borders.
 
   Returns:
@@ -139,9 +140,9 @@ def resample(
 def _place(
   line: jax.Array, rows: np.ndarray, columns: np.ndarray, size: int
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns the last place before a coordinate, and how far it lies beyond.
+  """Returns the integer and fractional parts of the input coordinate.
 
-  Places count from the border of `fill` around the image: 0…size + 1.
+  Coordinates count from the border of `fill` around the image: 0…size + 1.
   """
   place = line[0] * rows + line[1] * columns + (line[2] + (size - 1) / 2 + 1)
   before = jnp.clip(jnp.floor(place), 0, size)
@@ -154,7 +155,7 @@ def _uniform(key: jax.Array, limit: float) -> jax.Array:
 
 
 def _linear(entries: list[list[jax.Array | float]]) -> jax.Array:
-  """Returns a matrix [3, 3] that keeps the centre."""
+  """Returns a matrix [3, 3] that fixes the centre."""
   rows = [[*row, 0.0] for row in entries]
   return jnp.array([*rows, [0.0, 0.0, 1.0]], jnp.float32)
 
@@ -178,7 +179,7 @@ def _flip(axis: int) -> Augmentation:
 
 
 def _translation(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
-  """Shifts by whole pixels: nothing is blurred."""
+  """Translates by whole pixels, so that nothing is blurred."""
   shift = jnp.stack([_uniform(k, _MAX_SHIFT) for k in jax.random.split(key)])
   shift = jnp.round(shift * jnp.array(shape, jnp.float32))
   return jnp.eye(3).at[:2, 2].set(shift)

@@ -8,15 +8,14 @@ from PIL import Image
 import pytest
 
 import aen
-from aen.data import arrays
+from aen.data import catalogue
 from aen.data import dataset as dataset_lib
 from aen.data import embedded
 from aen.data import load as load_lib
-from aen.data import sources
 from aen.data import splits
-from aen.data import testing
 from aen.data import transform
 from aen.groups import symmetries as symmetries_lib
+from tests.data import tiny
 
 
 @pytest.fixture(autouse=True)
@@ -76,9 +75,7 @@ def test_digits_are_scikit_learns_doubled():
 
 
 def test_tic_tac_toe_is_the_classical_set(board_game):
-  parts = embedded.tic_tac_toe()
-  images = np.concatenate([parts.train.images, parts.test.images])
-  labels = np.concatenate([parts.train.labels, parts.test.labels])
+  images, labels = embedded.tic_tac_toe()
   assert images.shape == (958, 3, 3)
   assert len(np.unique(images.reshape(958, 9), axis=0)) == 958
   assert np.bincount(labels).tolist() == [626, 316, 16]
@@ -89,16 +86,16 @@ def test_tic_tac_toe_is_the_classical_set(board_game):
 
 
 def test_tic_tac_toe_has_exactly_the_squares_symmetries():
-  parts = embedded.tic_tac_toe()
-  images = np.concatenate([parts.train.images, parts.test.images])
-  labels = np.concatenate([parts.train.labels, parts.test.labels])
+  images, labels = embedded.tic_tac_toe()
   outcome = {x.tobytes(): y for x, y in zip(images, labels, strict=True)}
 
-  def kept(move):
-    moved = (np.ascontiguousarray(move(image)).tobytes() for image in images)
+  def kept(symmetry):
+    transformed = (
+      np.ascontiguousarray(symmetry(image)).tobytes() for image in images
+    )
     return all(
       outcome.get(key) == label
-      for key, label in zip(moved, labels, strict=True)
+      for key, label in zip(transformed, labels, strict=True)
     )
 
   names = ('rotation', 'horizontal_flip', 'vertical_flip')
@@ -106,9 +103,9 @@ def test_tic_tac_toe_has_exactly_the_squares_symmetries():
   assert not kept(symmetries_lib.SYMMETRIES['horizontal_translation'])
 
 
-@pytest.mark.parametrize('name', sources.G_NAMES)
+@pytest.mark.parametrize('name', catalogue.G_NAMES)
 def test_every_g_name_is_found(name):
-  source, config = sources.find(f'g_{name}/aug3_group')
+  source, config = catalogue.find(f'g_{name}/aug3_group')
   assert source.name == name
   assert config.name == 'aug3_group'
 
@@ -134,25 +131,27 @@ def test_a_g_set_carries_its_record():
   data = aen.load_dataset('g_digits/aug5_group', num_train=100)
   original = aen.load_dataset('digits', num_train=100)
   for split in ('train', 'validation', 'test'):
-    moved, kept = getattr(data, split), getattr(original, split)
-    back = transform.invert(moved.images, moved.record)
-    np.testing.assert_array_equal(back, kept.images)
-    np.testing.assert_array_equal(moved.labels, kept.labels)
-    np.testing.assert_array_equal(moved.indices, kept.indices)
+    found, expected = getattr(data, split), getattr(original, split)
+    back = transform.invert(found.images, found.record)
+    np.testing.assert_array_equal(back, expected.images)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    np.testing.assert_array_equal(found.indices, expected.indices)
 
 
 def test_paper_sizes():
   assert splits.PAPER_SIZES['search'] == splits.Sizes(4000, 1000, None)
   assert splits.PAPER_SIZES['retrain'] == splits.Sizes(10000, None, 1000)
   assert splits.PAPER_SIZES['gcnn'] == splits.Sizes(6000, 1000, None)
-  data = testing.random_parts((12000, 2000), (2, 2), 10)
+  data = tiny.random_parts((12000, 2000), (2, 2), 10)
   for name, counts in {
     'search': (4000, 1000),
     'retrain': (10000, 2000),
     'gcnn': (6000, 1000),
   }.items():
     sizes = splits.paper_sizes(name)
-    rows = splits.choose_train(data.train, sizes, seed=0, stratified=True)
+    rows = splits.choose_train(
+      data.train.labels, None, sizes, seed=0, stratified=True
+    )
     assert tuple(len(r) for r in rows) == counts
 
 
@@ -166,11 +165,13 @@ def test_explicit_numbers_override_a_paper_size():
 @pytest.mark.parametrize('stratified', [True, False])
 @pytest.mark.parametrize('seed', [0, 1])
 def test_splits_never_leak_and_are_nested(seed, stratified):
-  part = testing.random_parts((600, 10), (2, 2), 10).train
+  labels = tiny.random_parts((600, 10), (2, 2), 10).train.labels
 
   def choose(train, validation):
     sizes = splits.Sizes(train, validation)
-    return splits.choose_train(part, sizes, seed=seed, stratified=stratified)
+    return splits.choose_train(
+      labels, None, sizes, seed=seed, stratified=stratified
+    )
 
   few, held = choose(100, 50)
   more, held_more = choose(400, 200)
@@ -185,20 +186,22 @@ def test_splits_never_leak_and_are_nested(seed, stratified):
 
 def test_stratified_splits_keep_proportions():
   labels = np.repeat(np.arange(3), (600, 300, 100)).astype(np.int32)
-  part = arrays.Part(np.zeros((1000, 2, 2), np.uint8), labels)
   for count in (10, 100, 333):
     sizes = splits.Sizes(count, count)
-    for rows in splits.choose_train(part, sizes, seed=3, stratified=True):
+    for rows in splits.choose_train(
+      labels, None, sizes, seed=3, stratified=True
+    ):
       found = np.bincount(labels[rows], minlength=3)
       assert np.abs(found - count * np.array([0.6, 0.3, 0.1])).max() <= 1
 
 
 def test_groups_are_never_divided():
   groups = np.repeat(np.arange(40), 15)
-  whole = testing.random_parts((600, 10), (2, 2), 10).train
-  part = arrays.Part(whole.images, whole.labels, groups)
+  labels = tiny.random_parts((600, 10), (2, 2), 10).train.labels
   sizes = splits.Sizes(None, 100)
-  train, held = splits.choose_train(part, sizes, seed=0, stratified=True)
+  train, held = splits.choose_train(
+    labels, groups, sizes, seed=0, stratified=True
+  )
   assert len(held) == 100
   assert not set(groups[train]) & set(groups[held])
   assert len(train) == 600 - 7 * 15  # the seventh group was cut in two
@@ -317,7 +320,7 @@ def test_bad_folders_are_errors(folder, tmp_path_factory):
 
 
 def test_npz_of_ones_own(tmp_path):
-  parts = testing.random_parts((60, 12), (8, 8, 3), 4)
+  parts = tiny.random_parts((60, 12), (8, 8, 3), 4)
   path = tmp_path / 'mine.npz'
   np.savez(path, x_train=parts.train.images, y_train=parts.train.labels)
   data = aen.load_dataset(path)
@@ -333,7 +336,7 @@ def test_npz_of_ones_own(tmp_path):
 
 
 def test_arrays_of_ones_own():
-  parts = testing.random_parts((60, 12), (8, 8), 4)
+  parts = tiny.random_parts((60, 12), (8, 8), 4)
   images, labels = parts.train.images, parts.train.labels
   data = load_lib.from_arrays(
     images[..., None],
@@ -353,7 +356,7 @@ def test_arrays_of_ones_own():
 
 
 def test_wrong_arrays_are_errors():
-  parts = testing.random_parts((60, 12), (8, 8), 4)
+  parts = tiny.random_parts((60, 12), (8, 8), 4)
   images, labels = parts.train.images, parts.train.labels
   for arguments, message in (
     ((images.astype(int), labels), 'uint8'),
@@ -374,7 +377,7 @@ def test_wrong_arrays_are_errors():
     load_lib.from_arrays(images, labels, class_names=('a', 'b'))
 
 
-def test_refolding_divides_the_same_images_anew():
+def test_refolding_redraws_the_division():
   data = aen.load_dataset('digits')
   again = data.refold(1)
   assert len(again.train) == len(data.train)

@@ -8,7 +8,6 @@ from PIL import Image
 import pytest
 
 import aen
-from aen.data import folders
 from aen.data import load as load_lib
 from aen.data import own
 from aen.data import transform
@@ -61,14 +60,14 @@ def test_16_bits_of_either_byte_order(tmp_path):
   for order in '<>':
     path = tmp_path / 'image.tif'
     Image.fromarray(values.astype(f'{order}u2')).save(path)
-    found = folders._read_image(path)
+    found = own.read_image(path)
     np.testing.assert_array_equal(found, [[0, 0, 1], [127, 254, 255]])
 
 
 def test_black_and_white_images_are_0_and_255(tmp_path):
   path = tmp_path / 'image.png'
   Image.fromarray(np.array([[False, True]])).save(path)
-  np.testing.assert_array_equal(folders._read_image(path), [[0, 255]])
+  np.testing.assert_array_equal(own.read_image(path), [[0, 255]])
 
 
 @pytest.mark.parametrize('dtype', [np.int32, np.float32])
@@ -343,7 +342,9 @@ def test_too_small_for_a_paper_size():
 
 
 def test_inverting_without_a_record():
-  fails(ValueError, 'expected the Record', transform.invert, IMAGES, None)
+  fails(
+    ValueError, 'expected the Transformations', transform.invert, IMAGES, None
+  )
 
 
 def test_what_is_not_installed_is_named(pets, monkeypatch):

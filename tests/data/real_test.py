@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 import aen
-from aen.data import files
+from aen.data import catalogue
 from aen.data import finding
-from aen.data import official
 from aen.data import prepare
-from aen.data import sources
+from aen.data import readers
 from aen.data import transform
 
 _BESIDE = pathlib.Path(__file__).parents[3] / 'shared' / 'data'
@@ -36,7 +35,7 @@ def needs(pattern):
 def unpack_once():
   """Every load verifies the raw files; only the first one unpacks them."""
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(files, 'read_gzip', functools.cache(files.read_gzip))
+    patch.setattr(readers, 'read_gzip', functools.cache(readers.read_gzip))
     yield
 
 
@@ -71,9 +70,8 @@ def test_fashion_mnist_is_the_official_set():
 def test_checksums_are_those_that_tfds_registers():
   tfds = pytest.importorskip('tensorflow_datasets')
   registered = tfds.download.checksums.get_all_url_infos()
-  known = (official.MNIST, official.FASHION, official.KMNIST)
-  others = (official.EMNIST, official.CIFAR10)
-  for file in (f for group in (*known, *others) for f in group):
+  names = ('mnist', 'fashion_mnist', 'kmnist', 'emnist/letters', 'cifar10')
+  for file in (f for name in names for f in catalogue.SOURCES[name].files):
     info = registered[file.url]
     assert (info.size, info.checksum) == (file.size, file.sha256)
     assert info.filename == file.name
@@ -120,8 +118,8 @@ def test_pixels_of_g_mnist_are_pinned(name):
 def test_g_mnist_inverts_to_mnist(name, mnist):
   data = aen.load_dataset(f'g_mnist/{name}', raw_dir=RAW_DIR, num_validation=0)
   for split in ('train', 'test'):
-    moved, originals = getattr(data, split), getattr(mnist, split).images
-    back = transform.invert(moved.images, moved.record)
+    found, originals = getattr(data, split), getattr(mnist, split).images
+    back = transform.invert(found.images, found.record)
     np.testing.assert_array_equal(back, originals)
 
 
@@ -147,7 +145,7 @@ def test_g_mnist_builder_takes_files_from_manual_dir(tmp_path):
 def test_made_rot_mnist(mnist):
   data = aen.load_dataset('rot_mnist_made', raw_dir=RAW_DIR, num_validation=0)
   assert (len(data.train), len(data.test)) == (12000, 50000)
-  # Turning keeps ink, up to what leaves the corners.
+  # Rotation keeps ink, up to what leaves the corners.
   ink = data.test.images.mean() / mnist.train.images.mean()
   assert 0.98 < ink < 1.02
 
@@ -175,7 +173,7 @@ def test_parts_are_named_as_such(name, pattern, counts, classes):
 
 @needs('asl_sign_mnist_*.npz')
 def test_sign_language_holds_out_whole_photographs():
-  source = sources.SOURCES['sign_language_mnist']
+  source = catalogue.SOURCES['sign_language_mnist']
   places = finding.Places(RAW_DIR, partial=True)
   groups = finding.find(source, None, places).parts.train.groups
   data = aen.load_dataset(

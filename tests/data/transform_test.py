@@ -44,43 +44,43 @@ def test_configs_are_the_papers_in_both_flavours():
 @pytest.mark.parametrize('name', NAMES)
 def test_the_record_inverts_the_image(name, images):
   record = draw(name)
-  moved = transform.transform(images, record)
-  assert moved.dtype == np.uint8
-  if record.config.turns_by_angle:
+  transformed = transform.transform(images, record)
+  assert transformed.dtype == np.uint8
+  if record.config.rotates_by_angle:
     with pytest.raises(ValueError, match='keep_rotation=True'):
-      transform.invert(moved, record)
-    back = transform.invert(moved, record, keep_rotation=True)
+      transform.invert(transformed, record)
+    back = transform.invert(transformed, record, keep_rotation=True)
     originals = transform.rotate(images, record.angles)
   else:
-    back, originals = transform.invert(moved, record), images
+    back, originals = transform.invert(transformed, record), images
     assert not record.angles.any()
   np.testing.assert_array_equal(back, originals)
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_moves_are_those_of_the_symmetry_table(name, images):
+def test_transformations_are_those_of_the_symmetry_table(name, images):
   record = draw(name, count=20)
-  moved = transform.transform(images[:20], record)
+  transformed = transform.transform(images[:20], record)
   published_steps = {
     'horizontal_translation': lambda x: np.roll(x, 1, 1),
     'vertical_translation': lambda x: np.roll(x, 1, 0),
   }
   for n in range(20):
     image = images[n]
-    if record.config.turns_by_angle:
+    if record.config.rotates_by_angle:
       image = transform.rotate(image[None], record.angles[n : n + 1])[0]
-    for bit, (key, move) in enumerate(symmetries_lib.SYMMETRIES.items()):
+    for bit, (key, symmetry) in enumerate(symmetries_lib.SYMMETRIES.items()):
       if record.config.as_published:
-        move = published_steps.get(key, move)
+        symmetry = published_steps.get(key, symmetry)
       for _ in range(record.powers[n, bit]):
-        image = move(image)
-    np.testing.assert_array_equal(moved[n], image)
+        image = symmetry(image)
+    np.testing.assert_array_equal(transformed[n], image)
 
 
 def test_original_configs_change_nothing(images):
   for name in ('aug0', 'iaug0', 'aug0_group', 'iaug0_group'):
-    moved = transform.transform(images, draw(name))
-    np.testing.assert_array_equal(moved, images)
+    transformed = transform.transform(images, draw(name))
+    np.testing.assert_array_equal(transformed, images)
 
 
 @pytest.mark.parametrize('split', ['train', 'test'])
@@ -121,10 +121,10 @@ def test_seeds_and_splits_draw_differently():
     assert 0.4 < (base.powers[:, 1:] == other.powers[:, 1:]).mean() < 0.6
 
 
-@pytest.mark.parametrize('turns', range(5))
-def test_quarter_turns_by_angle_are_exact(turns, images):
-  turned = transform.rotate(images, np.full(300, 90.0 * turns))
-  np.testing.assert_array_equal(turned, np.rot90(images, turns, (1, 2)))
+@pytest.mark.parametrize('times', range(5))
+def test_rotations_by_multiples_of_90_degrees_are_exact(times, images):
+  rotated = transform.rotate(images, np.full(300, 90.0 * times))
+  np.testing.assert_array_equal(rotated, np.rot90(images, times, (1, 2)))
 
 
 def test_rotation_agrees_with_pillow_and_scipy(images):

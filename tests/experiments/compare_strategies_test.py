@@ -62,7 +62,9 @@ def test_a_small_comparison_and_its_resumption(
       path.write_bytes(path.read_bytes()[:end])
     capsys.readouterr()
     launcher.main([])
-  again = [x for x in capsys.readouterr().out.splitlines() if 'searches' in x]
+  again = [
+    x for x in capsys.readouterr().out.splitlines() if ', searches ' in x
+  ]
   assert again == [
     f'planted: {name}, searches 0 to 5' for name in ('random', 'exhaustive')
   ]

@@ -85,29 +85,31 @@ def test_search_mlp_with_the_agent(tmp_path, capsys):
   [
     ('local', 'discount', 0.9),
     ('evolution', 'epsilons', ['1']),
+    ('halving', 'q_batch_size', 5),
     ('exhaustive', 'max_steps', 5),
   ],
 )
 def test_flags_that_a_strategy_would_ignore_are_refused(strategy, flag, value):
   launcher = launchers.load('search_mlp')
-  options = launcher.search_flags.agent_flags.options
-  options(strategy)  # the defaults are no offence
+  config, recipe = launcher._SEARCH._config, aen.Recipe()
+  with flagsaver.flagsaver(strategy=strategy):
+    assert config(recipe).strategy == strategy  # the defaults are no offence
   with (
-    flagsaver.flagsaver(**{flag: value}),
+    flagsaver.flagsaver(**{'strategy': strategy, flag: value}),
     pytest.raises(ValueError, match=f'--{flag} is for --strategy=dqn'),
   ):
-    options(strategy)
+    config(recipe)
 
 
 def test_evolution_shares_a_flag_with_the_agent():
   launcher = launchers.load('search_mlp')
-  with flagsaver.flagsaver(max_steps=7):
-    options = launcher.search_flags.agent_flags.options('evolution')
-  assert options == (('max_steps', 7),)
+  with flagsaver.flagsaver(strategy='evolution', max_steps=7):
+    config = launcher._SEARCH._config(aen.Recipe())
+  assert config.options == (('max_steps', 7),)
 
 
 @pytest.mark.parametrize(('name', 'small'), [s[:2] for s in SEARCHES])
-def test_ctrl_c_prints_the_command_that_goes_on(
+def test_ctrl_c_prints_the_command_that_resumes(
   tmp_path, monkeypatch, capsys, name, small
 ):
   launcher = launchers.load(name)
@@ -122,7 +124,7 @@ def test_ctrl_c_prints_the_command_that_goes_on(
     launcher.main([])
   assert stop.value.code == 130
   error = capsys.readouterr().err
-  assert 'to go on where it was: python' in error
+  assert 'interrupted; resume with: python' in error
   assert "'--run_dir=a b'" in error
 
 

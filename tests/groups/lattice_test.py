@@ -69,7 +69,7 @@ def test_sampled_states_of_the_papers_networks(paper_lattice):
   assert len(set(keys.values())) == len(keys)
 
 
-def test_representatives_are_shortest_names(paper_lattice):
+def test_shortest_states_are_shortest(paper_lattice):
   network_of, shortest_states = (
     paper_lattice.network_of,
     paper_lattice.shortest_states,

@@ -43,11 +43,11 @@ def cyclic_group(generator):
 
 
 def random_permutations(rng, num_points, num_swaps, count):
-  """Permutations that move few points, so that there are many orbits."""
+  """Permutations with few unfixed points, so that there are many orbits."""
   for _ in range(count):
     permutation = np.arange(num_points)
-    moved = rng.choice(num_points, num_swaps, replace=False)
-    permutation[moved] = np.roll(moved, 1)
+    points = rng.choice(num_points, num_swaps, replace=False)
+    permutation[points] = np.roll(points, 1)
     yield permutation
 
 
@@ -111,7 +111,7 @@ def test_kernels_beyond_the_range_of_labels():
     aen.pair(np.arange(10**5), np.arange(10**5))
 
 
-def test_pair_moves_a_kernel():
+def test_pair_permutes_a_kernel():
   rng = np.random.default_rng(0)
   kernel, p, q = rng.random((5, 7)), rng.permutation(5), rng.permutation(7)
   np.testing.assert_array_equal(
@@ -236,15 +236,15 @@ def test_join_of_nothing_or_of_different_points():
 
 
 def test_enumeration_refuses_what_is_too_large():
-  swap, turn = np.array([1, 0, 2, 3, 4]), np.array([1, 2, 3, 4, 0])
-  assert len(elements([swap, turn], 5)) == 120
+  swap, cycle = np.array([1, 0, 2, 3, 4]), np.array([1, 2, 3, 4, 0])
+  assert len(elements([swap, cycle], 5)) == 120
   with pytest.raises(ValueError, match='more than limit=100'):
-    elements([swap, turn], 5, limit=100)
+    elements([swap, cycle], 5, limit=100)
 
 
 @pytest.fixture(scope='module')
 def paper_layer():
-  """How each symmetry moves the 784 × 400 weights of the paper's layer."""
+  """How each symmetry permutes the 784 × 400 weights of the paper's layer."""
   return {
     name: aen.pair(
       aen.permutation(name, (28, 28)), aen.permutation(name, (20, 20))

@@ -24,9 +24,9 @@ ORDERS_ON_28 = {
 
 def order(symmetry, shape):
   points = np.arange(np.prod(shape)).reshape(shape)
-  moved, count = symmetry(points), 1
-  while not np.array_equal(moved, points):
-    moved, count = symmetry(moved), count + 1
+  transformed, count = symmetry(points), 1
+  while not np.array_equal(transformed, points):
+    transformed, count = symmetry(transformed), count + 1
   return count
 
 
@@ -61,9 +61,14 @@ def test_golden_of_the_quadrants_on_four_by_four():
       [np.full((2, 2), 'd'), np.full((2, 2), 'c')],
     ]
   )
-  moved = aen.SYMMETRIES['rotation_scramble'](quadrants)
-  assert [''.join(row) for row in moved] == ['ddaa', 'ddaa', 'ccbb', 'ccbb']
-  # Contents are not turned.
+  transformed = aen.SYMMETRIES['rotation_scramble'](quadrants)
+  assert [''.join(row) for row in transformed] == [
+    'ddaa',
+    'ddaa',
+    'ccbb',
+    'ccbb',
+  ]
+  # The contents of the quadrants are not rotated.
   numbers = aen.SYMMETRIES['rotation_scramble'](np.arange(16).reshape(4, 4))
   assert numbers.tolist() == [
     [8, 9, 0, 1],
@@ -100,19 +105,21 @@ DESTINATIONS = {
 @pytest.mark.parametrize('side', [4, 6, 20, 28])
 def test_every_pixel_goes_where_the_table_says(name, side):
   image = np.random.default_rng(0).random((side, side))
-  moved = aen.SYMMETRIES[name](image)
+  transformed = aen.SYMMETRIES[name](image)
   for i in range(side):
     for j in range(side):
-      assert moved[DESTINATIONS[name](i, j, side, side // 2)] == image[i, j]
+      assert (
+        transformed[DESTINATIONS[name](i, j, side, side // 2)] == image[i, j]
+      )
 
 
 @pytest.mark.parametrize('name', aen.SYMMETRIES)
 def test_channels_are_carried_along(name):
   image = np.random.default_rng(0).random((8, 8, 3))
-  moved = aen.SYMMETRIES[name](image)
+  transformed = aen.SYMMETRIES[name](image)
   for channel in range(3):
     np.testing.assert_array_equal(
-      moved[..., channel], aen.SYMMETRIES[name](image[..., channel])
+      transformed[..., channel], aen.SYMMETRIES[name](image[..., channel])
     )
 
 
@@ -153,6 +160,7 @@ def test_an_edited_function_is_another_symmetry():
     'a', lambda x: x[:, ::-1]
   )
   assert aen.Symmetry('a', np.flipud) == aen.Symmetry('a', np.flipud)
+  assert aen.Symmetry('a', np.flipud) != aen.Symmetry('a', np.fliplr)
   once, twice = (functools.partial(np.roll, shift=n) for n in (1, 2))
   assert aen.Symmetry('a', once) == aen.Symmetry('a', once)
   assert aen.Symmetry('a', once) != aen.Symmetry('a', twice)
@@ -163,18 +171,18 @@ def test_methods_differ_by_their_owner_and_functions_by_keyword_defaults():
     def __init__(self, step):
       self.step = step
 
-    def move(self, x):
+    def shift(self, x):
       return np.roll(x, self.step, axis=0)
 
   def make(step):
-    def move(x, *, by=step):
+    def shift(x, *, by=step):
       return np.roll(x, by, axis=0)
 
-    return aen.Symmetry('move', move)
+    return aen.Symmetry('shift', shift)
 
   one, two = Shift(1), Shift(2)
-  assert aen.Symmetry('move', one.move) == aen.Symmetry('move', one.move)
-  assert aen.Symmetry('move', one.move) != aen.Symmetry('move', two.move)
+  assert aen.Symmetry('shift', one.shift) == aen.Symmetry('shift', one.shift)
+  assert aen.Symmetry('shift', one.shift) != aen.Symmetry('shift', two.shift)
   assert make(1) == make(1)
   assert make(1) != make(2)
 
@@ -303,10 +311,10 @@ def test_generators_are_among_the_elements():
 
 
 def test_the_48_symmetries_of_the_cube():
-  def turn(x):
+  def cycle_axes(x):
     return np.transpose(x, (1, 2, 0))
 
-  cube = aen.group([turn, np.rot90, lambda x: x[::-1]], ndim=3)
+  cube = aen.group([cycle_axes, np.rot90, lambda x: x[::-1]], ndim=3)
   assert cube.order == 48
   assert_is_group(cube)
 
@@ -317,7 +325,7 @@ def test_one_dimension():
 
 @pytest.mark.parametrize('name', list(aen.SYMMETRIES)[3:])
 def test_what_no_convolution_can_have_is_refused(name):
-  with pytest.raises(ValueError, match='no turn or reflection'):
+  with pytest.raises(ValueError, match='no rotation or reflection'):
     aen.group((name,))
 
 
@@ -328,6 +336,15 @@ def test_a_symmetry_is_a_name_and_a_function():
     aen.Symmetry(None, np.rot90)
   with pytest.raises(ValueError, match='ndim must be at least 1'):
     aen.group((), ndim=0)
+
+
+@pytest.mark.parametrize(
+  'function',
+  [lambda x: x + 1, lambda x: x - 1, lambda x: x / 1, lambda x: x[0]],
+)
+def test_what_is_no_permutation_generates_no_group(function):
+  with pytest.raises(ValueError, match='no rotation or reflection'):
+    aen.group([function])
 
 
 def test_rolls_do_not_pass_as_the_identity():

@@ -13,19 +13,19 @@ from aen.groups.paper import elements
 from tests import small_groups as groups
 
 
-def is_equivariant(function, moves, outputs, states):
+def is_equivariant(function, inputs, outputs, states):
   """Whether function(g x) == g function(x) for all given g and states x.
 
   Args:
     function: Maps states [S, N] to outputs [S, M].
-    moves: How each g permutes the inputs.
+    inputs: How each g permutes the inputs.
     outputs: How each g permutes the outputs.
     states: The x to try. [S, N].
   """
   result = function(states)
   return all(
     np.array_equal(function(states[:, p]), result[:, q])
-    for p, q in zip(moves, outputs, strict=True)
+    for p, q in zip(inputs, outputs, strict=True)
   )
 
 
@@ -49,10 +49,11 @@ def nonlinear(generators, rng, values=2):
   size = generators[0].size
   states = all_states(size, values)
   digits = values ** np.arange(size)[::-1]
-  moves = [states[:, g] @ digits for g in generators]
+  images = [states[:, g] @ digits for g in generators]
   labels = aen.orbits(
     [
-      aen.pair(m, np.argsort(g)) for m, g in zip(moves, generators, strict=True)
+      aen.pair(m, np.argsort(g))
+      for m, g in zip(images, generators, strict=True)
     ],
     len(states) * size,
   )
@@ -145,9 +146,9 @@ class CountingTable(list):
 
   evaluations = 0
 
-  def __getitem__(self, network_of):
+  def __getitem__(self, index):
     CountingTable.evaluations += 1
-    return super().__getitem__(network_of)
+    return super().__getitem__(index)
 
 
 @pytest.mark.parametrize(

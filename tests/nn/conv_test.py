@@ -1,6 +1,7 @@
 import functools
 import itertools
 
+import chex
 from flax import linen as nn
 from flax import nnx
 import jax
@@ -23,8 +24,8 @@ def mirror(x):
   return x[::-1]
 
 
-def turn(x):
-  """The cube about its diagonal."""
+def cycle_axes(x):
+  """Rotates the cube about its diagonal."""
   return np.moveaxis(x, 0, 2)
 
 
@@ -33,11 +34,11 @@ SIX = group_cnn.GROUPS
 CATALOGUE = {
   **{name: (names, 2, None) for name, names in SIX.items()},
   'diagonal': ((transpose,), 2, 2),
-  'half turn': ((lambda x: x[::-1, ::-1],), 2, 2),
+  'rotation by 180°': ((lambda x: x[::-1, ::-1],), 2, 2),
   'line': ((), 1, 1),
   'mirrored line': ((mirror,), 1, 2),
   'layers': ((mirror,), 3, 2),
-  'diagonal turns': ((turn,), 3, 3),
+  'diagonal rotations': ((cycle_axes,), 3, 3),
   'columns': (('rotation', 'horizontal_flip'), 3, 8),
 }
 
@@ -103,7 +104,7 @@ def test_equivariance_over_the_catalogue(name):
     )
 
 
-@pytest.mark.parametrize('name', ['D4', 'mirrored line', 'diagonal turns'])
+@pytest.mark.parametrize('name', ['D4', 'mirrored line', 'diagonal rotations'])
 def test_both_methods_agree_and_so_do_their_gradients(name):
   names, ndim, _ = CATALOGUE[name]
   x = normal((2, *(5,) * ndim, 2))
@@ -117,10 +118,7 @@ def test_both_methods_agree_and_so_do_their_gradients(name):
       return jax.grad(lambda *a: jnp.sin(apply(*a)).sum(), (0, 1))(variables, x)
 
     results.append((apply(variables, x), gradient(variables, x)))
-  jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4),
-    *results,
-  )
+  chex.assert_trees_all_close(*results, rtol=1e-4, atol=1e-4)
 
 
 def by_definition(x, kernel, group, lifting):
@@ -133,8 +131,8 @@ def by_definition(x, kernel, group, lifting):
   for k, r, h in itertools.product(
     range(group.order), np.ndindex(*sides), elements
   ):
-    turned = group.elements[group.inverse[k]] @ (np.array(r) - centre) + centre
-    offset = tuple(np.rint(turned).astype(int))
+    source = group.elements[group.inverse[k]] @ (np.array(r) - centre) + centre
+    offset = tuple(np.rint(source).astype(int))
     if lifting:
       weights, values = kernel[(*offset, 0)], x
     else:
@@ -242,10 +240,8 @@ def test_a_few_images_at_a_time(monkeypatch):
   for size, limit in ((3, 4 * 7 * 7 * 18 * 5), (1, 1)):
     monkeypatch.setattr(windows, '_CHUNK_BYTES', limit)
     assert windows._chunk_size(6, 4 * 7 * 7 * 18) == size
-    jax.tree.map(
-      lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5),
-      value_and_gradient(),
-      whole,
+    chex.assert_trees_all_close(
+      value_and_gradient(), whole, rtol=1e-5, atol=1e-5
     )
 
 
@@ -311,14 +307,14 @@ def test_groups_of_one_order_are_one_program():
   own = jax.jit(other.init_with_output)(jax.random.key(0), x)
 
   @jax.jit
+  @chex.assert_max_traces(n=1)
   def given(shared):
     rngs = {'params': jax.random.key(0)}
     return one.apply(shared, x, rngs=rngs, mutable='params')
 
-  jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6),
-    given(aen.sharing_variables(other)),
-    own,
+  given(aen.sharing_variables(one))
+  chex.assert_trees_all_close(
+    given(aen.sharing_variables(other)), own, rtol=1e-6, atol=1e-6
   )
 
 
@@ -406,18 +402,18 @@ def test_padding_needs_to_be_only_as_symmetric_as_the_group():
     layer(SIX['D4'], 2, padding=pads, lifting=True).init(jax.random.key(0), x)
 
 
-def test_a_turned_wide_image_is_a_tall_one():
+def test_a_rotated_wide_image_is_a_tall_one():
   ours = layer(SIX['P4'], 2, lifting=True)
   wide = normal((5, 9, 2))
   variables = jax.jit(ours.init)(jax.random.key(0), wide[None])
-  y, turned = (
+  y, rotated = (
     np.asarray(jax.jit(ours.apply)(variables, x[None])[0])
     for x in (wide, np.rot90(wide).copy())
   )
   group = aen.group(SIX['P4'])
   came_from = group.table[group.inverse[group.find('rotation')]]
   np.testing.assert_allclose(
-    turned, np.rot90(y)[:, :, came_from], rtol=1e-4, atol=1e-5
+    rotated, np.rot90(y)[:, :, came_from], rtol=1e-4, atol=1e-5
   )
 
 
@@ -476,6 +472,11 @@ def test_wrong_inputs():
   with pytest.raises(ValueError, match=r'weights \[W, C, F\]'):
     aen.shared_conv(x, np.ones(3), np.zeros((3, 3, 4), int), lifting=True)
   assert aen.spatial_pool(x[:, :3, :3], aen.group(())).shape[1:3] == (1, 1)
+  index = ours.sharing().kernel
+  kernel = variables['params']['kernel']
+  for shape in ((1,), (4, 3), (1, 3)):  # would broadcast
+    with pytest.raises(AssertionError, match='shape'):
+      aen.shared_conv(x, kernel, index, False, jnp.ones(shape))
 
 
 def test_frames_count_places():

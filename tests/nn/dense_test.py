@@ -1,5 +1,6 @@
 import functools
 
+import chex
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
@@ -433,20 +434,18 @@ def test_one_compilation_serves_twenty_symmetry_sets():
   assert tuple(aen.SYMMETRIES) in SETS
   layer = padded_layer(())
   x = inputs(layer)
-  compilations = []
 
   @jax.jit
+  @chex.assert_max_traces(n=1)
   def step(params, shared, x):
-    compilations.append(1)
-
     def loss(params):
       return jnp.mean(layer.apply({'params': params, **shared}, x) ** 2)
 
     return jax.value_and_grad(loss)(params)
 
   @jax.jit
+  @chex.assert_max_traces(n=1)
   def init(key, shared):
-    compilations.append(1)
     return layer.apply(shared, x, rngs={'params': key}, mutable='params')[1][
       'params'
     ]
@@ -463,7 +462,6 @@ def test_one_compilation_serves_twenty_symmetry_sets():
     )
     assert gradient['kernel'][: own.sharing().num_weights].any()
     assert not gradient['kernel'][own.sharing().num_weights :].any()
-  assert len(compilations) == 2  # one of init, one of step
   assert step._cache_size() == init._cache_size() == 1
 
 
@@ -497,11 +495,10 @@ def test_mixed_precision(dtype):
 
 def test_equal_layers_compile_once():
   """A notebook cell that is run again makes an equal layer."""
-  compilations = []
 
   @functools.partial(jax.jit, static_argnums=0)
+  @chex.assert_max_traces(n=1)
   def apply(layer, variables, x):
-    compilations.append(1)
     return layer.apply(variables, x)
 
   for _ in range(3):
@@ -509,7 +506,7 @@ def test_equal_layers_compile_once():
     layer = aen.EquivariantDense([mirror], (6,), (4,))
     x = inputs(layer)
     apply(layer, layer.init(jax.random.key(0), x), x)
-  assert len(compilations) == 1
+  assert apply._cache_size() == 1
 
 
 @pytest.mark.parametrize(
@@ -550,6 +547,24 @@ def test_wrong_inputs_are_errors():
     aen.shared_dense(jnp.ones((2, 4)), jnp.ones(2), index + 5)
   with pytest.raises(ValueError, match=r'weights \[W\] or \[W, C, F\]'):
     aen.shared_dense(jnp.ones((2, 4)), jnp.ones((2, 2)), jnp.zeros((4, 4), int))
+
+
+def test_shapes_that_would_broadcast_are_refused():
+  x, index = jnp.ones((2, 4)), np.zeros((4, 3), int)
+  weights, bias_index = jnp.ones((1, 2, 5)), np.zeros(3, int)
+  dense = functools.partial(aen.shared_dense, x, jnp.ones(1), index)
+  assert dense(jnp.ones(1), bias_index).shape == (2, 3)
+  with pytest.raises(AssertionError, match='shape'):
+    dense(jnp.ones(1), bias_index[:1])
+  with pytest.raises(AssertionError, match='shape'):
+    dense(jnp.ones((1, 1)), bias_index)
+  channels = functools.partial(
+    aen.shared_dense, jnp.ones((2, 4, 2)), weights, index
+  )
+  assert channels(jnp.ones((1, 5)), bias_index).shape == (2, 3, 5)
+  for shape in ((1,), (1, 1)):
+    with pytest.raises(AssertionError, match='shape'):
+      channels(jnp.ones(shape), bias_index)
 
 
 def test_jax_numpy_in_a_symmetry_is_refused_inside_jit():

@@ -270,7 +270,7 @@ def test_from_nnx():
   [
     ({}, (30, 30, 1), 'pad them to 32×32'),
     ({}, (29, 29, 1), 'multiples of 4'),
-    ({}, (28, 20, 1), 'turns need square images'),
+    ({}, (28, 20, 1), 'rotations need square images'),
     ({}, (8, 8, 1), "use padding='SAME'"),
     ({'padding': 'SAME'}, (10, 10, 1), 'pad them to 12×12'),
     ({'padding': 'FULL'}, SMALL, 'padding must be one of'),

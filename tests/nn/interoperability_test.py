@@ -242,28 +242,28 @@ def test_reverse_complement_dna():
 
 
 def test_graphs_have_fifteen_weights():
-  """Relabelling nodes moves rows and columns alike: Bell(4) = 15 weights."""
+  """Relabelling nodes permutes rows and columns alike: Bell(4) = 15 weights."""
 
-  def both(move):
+  def both(permute):
     def relabel(x):
-      for _ in range(x.ndim):  # each axis in turn
-        x = np.moveaxis(move(x), 0, -1)
+      for _ in range(x.ndim):  # one axis after the other
+        x = np.moveaxis(permute(x), 0, -1)
       return x
 
-    return aen.Symmetry(f'{move.__name__}_nodes', relabel)
+    return aen.Symmetry(f'{permute.__name__}_nodes', relabel)
 
-  nodes = [both(move) for move in SET]
+  nodes = [both(permute) for permute in SET]
   assert aen.dense_sharing(nodes, (6, 6), (6, 6)).num_weights == 15
   assert aen.dense_sharing(nodes, (6, 6), (6,)).num_weights == 5
   assert aen.dense_sharing(nodes, (6, 6), (1,), invariant=True).num_weights == 2
 
 
 def test_exchangeable_matrices_have_four_weights():
-  def on_axis(move, axis):
+  def on_axis(permute, axis):
     return aen.Symmetry(
-      f'{move.__name__}_{axis}',
-      lambda x: np.swapaxes(move(np.swapaxes(x, 0, axis)), 0, axis),
+      f'{permute.__name__}_{axis}',
+      lambda x: np.swapaxes(permute(np.swapaxes(x, 0, axis)), 0, axis),
     )
 
-  moves = [on_axis(move, axis) for move in SET for axis in (0, 1)]
-  assert aen.dense_sharing(moves, (6, 4), (6, 4)).num_weights == 4
+  symmetries = [on_axis(permute, axis) for permute in SET for axis in (0, 1)]
+  assert aen.dense_sharing(symmetries, (6, 4), (6, 4)).num_weights == 4

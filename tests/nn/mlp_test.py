@@ -1,5 +1,6 @@
 import functools
 
+import chex
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
@@ -47,14 +48,17 @@ def check_whole_catalogue(make, function, x, out_shape):
   model = make(())
 
   @jax.jit
+  @chex.assert_max_traces(n=1)
   def init(shared):
     rngs = {'params': jax.random.key(1)}
     params = model.apply(shared, x, rngs=rngs, mutable='params')[1]
     return {**params, **shared}
 
-  train = jax.jit(
-    lambda variables: trained(model, variables, x, jnp.arange(len(x)) % 10)
-  )
+  @jax.jit
+  @chex.assert_max_traces(n=1)
+  def train(variables):
+    return trained(model, variables, x, jnp.arange(len(x)) % 10)
+
   compute = jax.jit(functools.partial(function, model))
   for names in CATALOGUE:
     fresh = init(aen.sharing_variables(make(names)))
@@ -245,7 +249,12 @@ def test_one_program_for_all_networks():
   make = functools.partial(aen.EquivariantMLP, max_weights=weights, **SMALL)
   model = make(())
   x = jax.random.normal(jax.random.key(0), (4, 8, 8))
-  apply = jax.jit(lambda params, shared: model.apply({**params, **shared}, x))
+
+  @jax.jit
+  @chex.assert_max_traces(n=1)
+  def apply(params, shared):
+    return model.apply({**params, **shared}, x)
+
   for names in CATALOGUE:
     own = make(names)
     variables = own.init(jax.random.key(1), x)

@@ -28,7 +28,7 @@ def test_the_message_says_which_symmetry_how_far_off_and_where():
   assert 'worst at output (1, 1) of example' in message or (
     'worst at output (1, 2) of example' in message
   )
-  assert 'moved fn(x) = ' in message
+  assert 'transformed fn(x) = ' in message
 
 
 def test_invariance_has_its_own_words():

@@ -48,8 +48,8 @@ def test_networks_have_names():
   assert landscape.names(0) == ()
   for network in range(len(landscape)):
     assert landscape.network(landscape.names(network)) == network
-  turns = ('rotation', 'vertical_flip', 'horizontal_flip')
-  assert landscape.network(turns) == landscape.network(turns[:2])
+  square = ('rotation', 'vertical_flip', 'horizontal_flip')
+  assert landscape.network(square) == landscape.network(square[:2])
 
 
 def test_several_landscapes_in_one_file(tmp_path):
@@ -140,8 +140,8 @@ def test_what_a_search_sees_and_what_is_true():
   test = np.zeros((6, 3, 4), np.float32)
   test[1] = [[0, 0.6, 0, 0.9], [0, 0, 0, 0.3], [0.3, 0, 0, 0]]
   landscape = square_landscape(validation=validation, test=test)
-  np.testing.assert_allclose(landscape.table(0)[1], [0.1, 0.4, 0.4, 0.4])
-  np.testing.assert_allclose(landscape.table(2)[1], [0.2] * 4)
+  np.testing.assert_allclose(landscape.best_so_far(0)[1], [0.1, 0.4, 0.4, 0.4])
+  np.testing.assert_allclose(landscape.best_so_far(2)[1], [0.2] * 4)
   np.testing.assert_allclose(landscape.values()[1], 0.4)
   np.testing.assert_allclose(landscape.values('validation')[1], 0.3)
   with pytest.raises(ValueError, match="got 'train'"):

@@ -147,15 +147,17 @@ def test_the_papers_space_of_group_cnns():
 
 def test_choices_that_generate_the_same_group_are_the_same_network():
   space = make_gcnn_space()
-  turn, flips = 'rotation', ('horizontal_flip', 'vertical_flip')
+  rotation, flips = 'rotation', ('horizontal_flip', 'vertical_flip')
   extra = ('random_scaling', 'large')
-  square = {space.network((turn, *some, *extra)) for some in subsets(flips)}
-  assert len(square) == 2  # the turns alone, or with either flip or both
+  square = {space.network((rotation, *some, *extra)) for some in subsets(flips)}
+  assert len(square) == 2  # rotations alone, or with either flip or both
   keys = {space.key(network) for network in range(len(space))}
   assert len(keys) == len(space)
-  other = make_gcnn_space('vertical_flip', DIAGONAL)  # they generate the turns
+  other = make_gcnn_space('vertical_flip', DIAGONAL)  # they generate rotations
   network = other.network(('vertical_flip', 'diagonal', *extra))
-  assert other.key(network) == space.key(space.network((turn, *flips, *extra)))
+  assert other.key(network) == space.key(
+    space.network((rotation, *flips, *extra))
+  )
   assert make_gcnn_space(head='invariant').key(0) != space.key(0)
 
 
@@ -190,10 +192,10 @@ def test_groups_of_one_order_share_a_program():
 @pytest.mark.parametrize(
   ('shape', 'options', 'message'),
   [
-    ((28, 20), {'symmetries': ('rotation',)}, 'turns need square images'),
+    ((28, 20), {'symmetries': ('rotation',)}, 'rotations need square images'),
     ((30, 30), {}, 'pad them to 32×32'),
     ((3, 3), {}, 'which needs 4×4'),
-    ((16, 16), {'symmetries': ('vertical_scramble',)}, 'no turn or reflection'),
+    ((16, 16), {'symmetries': ('vertical_scramble',)}, 'no rotation or refle'),
   ],
 )
 def test_group_cnns_that_cannot_be_are_refused(shape, options, message):
@@ -201,7 +203,7 @@ def test_group_cnns_that_cannot_be_are_refused(shape, options, message):
     gcnn_space.gcnn_space(shape, 3, **options)
 
 
-def test_wide_images_are_not_turned():
+def test_wide_images_are_not_rotated():
   with pytest.warns(UserWarning, match='cannot act on 28×20 images: rotation'):
     space = gcnn_space.gcnn_space((28, 20), 3)
   assert [s.name for s in space.symmetries] == [

@@ -36,16 +36,18 @@ class Proposal(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Problem:
-  """What a strategy searches.
+class Config:
+  """What a strategy searches, and how.
 
   Attributes:
     table: Which states are which network.
     epochs: How long a network is trained.
+    options: The strategy's own options.
   """
 
   table: Table
   epochs: int
+  options: Any
 
   @property
   def num_bits(self) -> int:
@@ -54,19 +56,21 @@ class Problem:
 
 
 class Method(NamedTuple):
-  """A kind of strategy: its options, and functions of (problem, options, …)."""
+  """A kind of strategy: its options, and functions of (config, state)."""
 
   options: Callable[..., Any]  # a frozen dataclass
-  init: Callable[..., Any]  # (problem, options, key, baseline) -> state
-  propose: Callable[..., Any]  # (problem, options, state) -> state, Proposal
-  observe: Callable[..., Any]  # (…, state, Proposal, values) -> state
-  finished: Callable[..., Any]  # (problem, options, state) -> bool []
-  epsilon: Callable[..., Any] | None = None  # (…, state) -> float32 []
-  q_values: Callable[..., Any] | None = None  # (…, state, states [N]) -> [N, K]
+  init: Callable[..., Any]  # (config, key, baseline) -> state
+  propose: Callable[..., Any]  # (config, state) -> state, Proposal
+  observe: Callable[..., Any]  # (config, state, Proposal, values) -> state
+  finished: Callable[..., Any]  # (config, state) -> bool []
+  epsilon: Callable[..., Any] | None = None  # (config, state) -> float32 []
+  q_values: Callable[..., Any] | None = (
+    None  # (config, state, states) -> [N, K]
+  )
 
 
 class Strategy(NamedTuple):
-  """A method with its problem and options bound.
+  """A method with its configuration bound.
 
   Attributes:
     init: (key, baseline) -> state. The key is consumed; `baseline` is the value
@@ -102,9 +106,9 @@ class Counts(NamedTuple):
   seen_networks: jax.Array  # bool [R]
 
 
-def no_counts(problem: Problem) -> Counts:
+def no_counts(config: Config) -> Counts:
   """Returns the counts at the beginning of a search."""
-  network_of = problem.table.network_of
+  network_of = config.table.network_of
   return Counts(
     steps=jnp.int32(0),
     states=jnp.int32(1),
@@ -116,11 +120,11 @@ def no_counts(problem: Problem) -> Counts:
   )
 
 
-def count(problem: Problem, counts: Counts, states: jax.Array) -> Counts:
+def count(config: Config, counts: Counts, states: jax.Array) -> Counts:
   """Adds a round's states. int32 [P]."""
   used = states >= 0
   seen_states, new_states = _mark(counts.seen_states, states, used)
-  networks = jnp.asarray(problem.table.network_of)[states]
+  networks = jnp.asarray(config.table.network_of)[states]
   seen_networks, new_networks = _mark(counts.seen_networks, networks, used)
   return Counts(
     steps=counts.steps + used.sum(dtype=jnp.int32),
@@ -142,12 +146,12 @@ def _mark(
 
 
 def full_proposal(
-  problem: Problem, states: jax.Array, finished: jax.Array | None = None
+  config: Config, states: jax.Array, finished: jax.Array | None = None
 ) -> Proposal:
   """Proposes to train states [P] for all epochs; nothing if finished."""
   if finished is not None:
     states = jnp.where(finished, NO_STATE, states)
-  return Proposal(states, jnp.where(states >= 0, jnp.int32(problem.epochs), 0))
+  return Proposal(states, jnp.where(states >= 0, jnp.int32(config.epochs), 0))
 
 
 def check_at_least_one(options: Any, *names: str) -> None:

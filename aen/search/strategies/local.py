@@ -50,12 +50,11 @@ class Local:
 
 
 def init(
-  problem: base.Problem, options: Local, key: jax.Array, baseline: jax.Array
+  config: base.Config, key: jax.Array, baseline: jax.Array
 ) -> LocalState:
   """Begins at the empty state, whose value is known."""
-  del options
   key_restarts, key_neighbours = jax.random.split(key)
-  networks = np.arange(len(problem.table), dtype=np.int32)
+  networks = np.arange(len(config.table), dtype=np.int32)
   return LocalState(
     key=key_neighbours,
     restarts=jax.random.permutation(key_restarts, networks),
@@ -64,15 +63,15 @@ def init(
     place=jnp.int32(0),
     best=jnp.int32(agent_lib.EMPTY),
     best_value=jnp.float32(-jnp.inf),
-    counts=base.no_counts(problem),
+    counts=base.no_counts(config),
   )
 
 
 def propose(
-  problem: base.Problem, options: Local, state: LocalState
+  config: base.Config, state: LocalState
 ) -> tuple[LocalState, base.Proposal]:
   """Proposes the next neighbours, or the start of a climb."""
-  slots, num_bits = base.slots(options.per_round), problem.num_bits
+  slots, num_bits = base.slots(config.options.per_round), config.num_bits
   key = jax.random.fold_in(state.key, state.here)
   bits = jax.random.permutation(key, np.arange(num_bits, dtype=np.int32))
   places = state.place + slots
@@ -82,21 +81,17 @@ def propose(
   )
   start = jnp.where(slots == 0, state.here, base.NO_STATE)
   states = jnp.where(state.place == _START, start, neighbours)
-  return state, base.full_proposal(
-    problem, states, finished(problem, options, state)
-  )
+  return state, base.full_proposal(config, states, finished(config, state))
 
 
 def observe(
-  problem: base.Problem,
-  options: Local,
+  config: base.Config,
   state: LocalState,
   proposal: base.Proposal,
   values: jax.Array,
 ) -> LocalState:
   """Remembers the best neighbour; steps when all have been evaluated."""
-  del options
-  counts = base.count(problem, state.counts, proposal.states)
+  counts = base.count(config, state.counts, proposal.states)
   state = state._replace(counts=counts)
   used = proposal.states >= 0
   started = state._replace(value=values[0], place=jnp.int32(0))
@@ -107,26 +102,23 @@ def observe(
     best=jnp.where(better, proposal.states[first], state.best),
     best_value=jnp.where(better, values[first], state.best_value),
   )
-  stepped = _step(problem, seen)
-  seen = select(seen.place >= problem.num_bits, stepped, seen)
+  stepped = _step(config, seen)
+  seen = select(seen.place >= config.num_bits, stepped, seen)
   after = select(state.place == _START, started, seen)
   return select(used.any(), after, state)
 
 
-def finished(
-  problem: base.Problem, options: Local, state: LocalState
-) -> jax.Array:
+def finished(config: base.Config, state: LocalState) -> jax.Array:
   """Whether all networks are seen."""
-  del options
-  return state.counts.networks >= len(problem.table)
+  return state.counts.networks >= len(config.table)
 
 
-def _step(problem: base.Problem, state: LocalState) -> LocalState:
+def _step(config: base.Config, state: LocalState) -> LocalState:
   """Climbs to the best neighbour, or restarts at a network not yet seen."""
   climbs = state.best_value > state.value
   unseen = ~state.counts.seen_networks[state.restarts]
   network = state.restarts[unseen.argmax()]
-  restart = jnp.asarray(problem.table.shortest_states)[network]
+  restart = jnp.asarray(config.table.shortest_states)[network]
   return state._replace(
     here=jnp.where(climbs, state.best, restart),
     value=jnp.where(climbs, state.best_value, -jnp.inf),
@@ -136,8 +128,8 @@ def _step(problem: base.Problem, state: LocalState) -> LocalState:
 
 
 def select(flag: jax.Array, yes: LocalState, no: LocalState) -> LocalState:
-  """Returns one of two states with the same keys and counts."""
-  # Both share their keys, which jnp.where does not take.
+  """Returns one of two states, which share their keys and counts."""
+  # jnp.where does not take keys.
   names = ('here', 'value', 'place', 'best', 'best_value')
   selected: dict[str, Any] = {
     name: jnp.where(flag, getattr(yes, name), getattr(no, name))

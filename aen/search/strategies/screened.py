@@ -43,7 +43,7 @@ class Screened(local.Local):
   """
 
   order: tuple[int, ...] = ()
-  first: int = 8
+  first: int = 6
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -53,74 +53,73 @@ class Screened(local.Local):
 
 
 def init(
-  problem: base.Problem, options: Screened, key: jax.Array, baseline: jax.Array
+  config: base.Config, key: jax.Array, baseline: jax.Array
 ) -> ScreenedState:
   """Begins with the list; the value of the empty state is known."""
-  begin = local.init(problem, options, key, baseline)
+  begin = local.init(config, key, baseline)
   return ScreenedState(jnp.int32(0), begin.here, begin.value, begin)
 
 
 def propose(
-  problem: base.Problem, options: Screened, state: ScreenedState
+  config: base.Config, state: ScreenedState
 ) -> tuple[ScreenedState, base.Proposal]:
   """Proposes the next of the list, or what local search does."""
-  _, proposal = local.propose(problem, options, state.local)
-  states = _list(problem, options)
+  states, slots = _listed(config), base.slots(config.options.per_round)
+  _, searched = local.propose(config, state.local)
   if not states.size:
-    return state, proposal
-  listed = (
-    jnp.asarray(states)
-    .at[state.position + base.slots(options.per_round)]
-    .get(mode='fill', fill_value=base.NO_STATE)
+    return state, searched
+  places = state.position + slots
+  listed = base.full_proposal(
+    config,
+    jnp.asarray(states).at[places].get(mode='fill', fill_value=base.NO_STATE),
+    finished(config, state),
   )
-  listed = base.full_proposal(problem, listed)
-  in_list = state.position < states.size
   return state, jax.tree.map(
-    lambda a, b: jnp.where(in_list, a, b), listed, proposal
+    lambda first, then: jnp.where(state.position < states.size, first, then),
+    listed,
+    searched,
   )
 
 
 def observe(
-  problem: base.Problem,
-  options: Screened,
+  config: base.Config,
   state: ScreenedState,
   proposal: base.Proposal,
   values: jax.Array,
 ) -> ScreenedState:
   """Remembers the best of the list, where local search then begins."""
-  size = _list(problem, options).size
-  in_list = state.position < size
-  searched = local.observe(problem, options, state.local, proposal, values)
+  in_list = state.position < _listed(config).size
   used = proposal.states >= 0
   first = jnp.where(used, values, -jnp.inf).argmax()
-  better = used.any() & (values[first] > state.best_value)
+  better = in_list & used.any() & (values[first] > state.best_value)
   best = jnp.where(better, proposal.states[first], state.best)
   best_value = jnp.where(better, values[first], state.best_value)
-  position = state.position + used.sum(dtype=jnp.int32)
+  searched = local.observe(config, state.local, proposal, values)
   begin = state.local._replace(here=best, value=best_value)
-  after = local.select(in_list, begin, searched)._replace(
-    counts=searched.counts
-  )
   return ScreenedState(
-    position=jnp.where(in_list, position, state.position),
-    best=jnp.where(in_list, best, state.best),
-    best_value=jnp.where(in_list, best_value, state.best_value),
-    local=after,
+    position=state.position + in_list * used.sum(dtype=jnp.int32),
+    best=best,
+    best_value=best_value,
+    local=local.select(in_list, begin, searched),
   )
 
 
-def finished(
-  problem: base.Problem, options: Screened, state: ScreenedState
-) -> jax.Array:
+def finished(config: base.Config, state: ScreenedState) -> jax.Array:
   """Whether all networks are seen."""
-  return local.finished(problem, options, state.local)
+  return local.finished(config, state.local)
 
 
-def _list(problem: base.Problem, options: Screened) -> np.ndarray:
+def _listed(config: base.Config) -> np.ndarray:
   """Returns the states to visit first. int32 [N]."""
-  baseline = int(problem.table.network_of[0])
+  table, options = config.table, config.options
+  if any(not 0 <= network < len(table) for network in options.order):
+    raise ValueError(
+      f'order must hold networks from 0 to {len(table) - 1}, got'
+      f' {options.order}'
+    )
+  baseline = int(table.network_of[0])
   order = [network for network in options.order if network != baseline]
-  return problem.table.shortest_states[order[: options.first]].astype(np.int32)
+  return table.shortest_states[order[: options.first]].astype(np.int32)
 
 
 SCREENED = base.Method(Screened, init, propose, observe, finished)

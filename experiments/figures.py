@@ -12,8 +12,8 @@ from aen.report import style
 from aen.search import agent as agent_lib
 from aen.search import compare
 from aen.search import landscape as landscape_lib
-from experiments import mlp_searches
 from experiments import published_mlp
+from experiments import traces
 
 
 def tables(
@@ -48,12 +48,7 @@ def searches(
   Args:
     found: What was proposed, and the landscape that was searched.
   """
-  columns = min(6, len(found))
-  rows = -(-len(found) // columns)
-  drawn = style.sheet(2.1 * columns + 0.4, 2.1 * rows + 0.5)
-  grid = drawn.subplots(rows, columns, squeeze=False)
-  for ax in grid.flat[len(found) :]:
-    ax.set_visible(False)
+  drawn, grid = _panels(len(found), 6, 2.1, 2.1, (0.4, 0.5))
   for ax, (name, search) in zip(grid.flat, found.items(), strict=False):
     _search(ax, name, *search)
   for ax in grid[:, 1:].flat:
@@ -70,6 +65,24 @@ def searches(
   return drawn
 
 
+def _panels(
+  count: int,
+  most: int,
+  width: float,
+  height: float,
+  margin: tuple[float, float] = (0, 0),
+  **options: bool,
+) -> tuple[figure.Figure, np.ndarray]:
+  """Returns a sheet with `count` panels, at most `most` in a row."""
+  columns = min(most, count)
+  rows = -(-count // columns)
+  drawn = style.sheet(width * columns + margin[0], height * rows + margin[1])
+  grid = drawn.subplots(rows, columns, squeeze=False, **options)
+  for ax in grid.flat[count:]:
+    ax.set_visible(False)
+  return drawn, grid
+
+
 def _search(
   ax: axes.Axes,
   name: str,
@@ -77,7 +90,7 @@ def _search(
   landscape: landscape_lib.Landscape,
 ) -> None:
   """Draws networks in the order in which a search met them."""
-  table = landscape.table(0)
+  table = landscape.best_so_far(0)
   states = np.asarray(trace.states)
   met = landscape.network_of[np.concatenate([[0], states[states >= 0]])]
   first = np.sort(np.unique(met, return_index=True)[1])
@@ -119,7 +132,7 @@ def curves(
     names = [name for name in found if name.startswith(f'{base}/')]
     ends = []
     for name, color in zip(names, style.QUALITATIVE, strict=False):
-      levels, means = mlp_searches.means(found[name][0], config)
+      levels, means = traces.means(found[name][0], config)
       places = [config.epsilons.index(round(float(e), 6)) for e in levels]
       ax.plot(places, 100 * means, '.-', color=color)
       ends.append((places[-1], 100 * means[-1], name.split('/')[1], color))
@@ -206,13 +219,9 @@ def gains(found: Mapping[str, Mapping[str, float]]) -> figure.Figure:
   Args:
     found: By what is compared, and by data set.
   """
-  columns = min(3, len(found))
-  rows = -(-len(found) // columns)
   names = [*next(iter(found.values()))]
-  drawn = style.sheet(3.2 * columns, (0.9 + 0.2 * len(names)) * rows)
-  grid = drawn.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-  for ax in grid.flat[len(found) :]:
-    ax.set_visible(False)
+  height = 0.9 + 0.2 * len(names)
+  drawn, grid = _panels(len(found), 3, 3.2, height, sharex=True, sharey=True)
   for ax, (title, each) in zip(grid.flat, found.items(), strict=False):
     values = [each[name] for name in names]
     places = range(len(names))

@@ -10,18 +10,19 @@ import zipfile
 
 import numpy as np
 
-from aen.data import files
-from aen.data import sources
-from aen.data.arrays import Part
-from aen.data.arrays import Parts
+from aen import io as io_lib
+from aen.data import catalogue
+from aen.data import dataset
+from aen.data import readers
+from aen.data.dataset import Parts
 
 
 def tiny_source(
   name: str,
-  raw_dir: files.PathLike,
+  raw_dir: io_lib.PathLike,
   counts: tuple[int, int] = (40, 20),
   shape: tuple[int, ...] | None = None,
-) -> sources.Source:
+) -> catalogue.Source:
   """Writes a data set of random images as if its official files were tiny.
 
   Args:
@@ -33,16 +34,16 @@ def tiny_source(
   Returns:
     The source of that name, expecting exactly these files.
   """
-  source = sources.SOURCES[name]
+  source = catalogue.SOURCES[name]
   folder = pathlib.Path(raw_dir) / source.folder
   folder.mkdir(parents=True, exist_ok=True)
   parts = random_parts(counts, shape or source.shape, len(source.class_names))
-  _WRITERS[name.partition('/')[0]](folder, name, parts)
+  _WRITERS[source.format](folder, source, parts)
   official = [
     dataclasses.replace(
       file,
       size=(folder / file.name).stat().st_size,
-      sha256=files.sha256(folder / file.name),
+      sha256=readers.sha256(folder / file.name),
       content_sha256='',
     )
     for file in source.files
@@ -56,9 +57,10 @@ def random_parts(
   """Returns parts of random images; labels go round the classes."""
   random = np.random.default_rng(0)
   train, test = (
-    Part(
+    dataset.part(
       random.integers(0, 256, (count, *shape), np.uint8),
-      np.arange(count, dtype=np.int32) % num_classes,
+      np.arange(count) % num_classes,
+      where='random',
     )
     for count in counts
   )
@@ -75,33 +77,35 @@ def _packed(array: np.ndarray) -> bytes:
   return gzip.compress(idx_bytes(array.astype(np.uint8)), mtime=0)
 
 
-def _write_idx(folder: pathlib.Path, name: str, parts: Parts) -> None:
-  del name  # the four files are called alike in every set
-  for stem, side in (('train', parts.train), ('t10k', parts.test)):
-    images = folder / f'{stem}-images-idx3-ubyte.gz'
-    images.write_bytes(_packed(side.images))
-    labels = folder / f'{stem}-labels-idx1-ubyte.gz'
-    labels.write_bytes(_packed(side.labels))
+def _write_idx(
+  folder: pathlib.Path, source: catalogue.Source, parts: Parts
+) -> None:
+  arrays = [array for side in parts for array in (side.images, side.labels)]
+  for file, array in zip(source.files, arrays, strict=True):
+    (folder / file.name).write_bytes(_packed(array))
 
 
-def _write_zip(folder: pathlib.Path, name: str, parts: Parts) -> None:
-  config = name.partition('/')[2]
-  first_label = config == 'letters'
+def _write_zip(
+  folder: pathlib.Path, source: catalogue.Source, parts: Parts
+) -> None:
+  config = source.name.partition('/')[2]
   with zipfile.ZipFile(folder / 'gzip.zip', 'w') as f:
     for split, side in (('train', parts.train), ('test', parts.test)):
       stem = f'gzip/emnist-{config}-{split}'
       f.writestr(f'{stem}-images-idx3-ubyte.gz', _packed(side.images))
-      labels = _packed(side.labels + first_label)
+      labels = _packed(side.labels + source.first_label)
       f.writestr(f'{stem}-labels-idx1-ubyte.gz', labels)
 
 
-def _write_tar(folder: pathlib.Path, name: str, parts: Parts) -> None:
-  del name  # only CIFAR-10 comes like this
+def _write_tar(
+  folder: pathlib.Path, source: catalogue.Source, parts: Parts
+) -> None:
   fifths = np.array_split(np.arange(len(parts.train)), 5)
   batches = {
-    f'data_batch_{i}': parts.train[rows] for i, rows in enumerate(fifths, 1)
+    f'data_batch_{i}': parts.train.take(rows)
+    for i, rows in enumerate(fifths, 1)
   } | {'test_batch': parts.test}
-  with tarfile.open(folder / 'cifar-10-binary.tar.gz', 'w:gz') as f:
+  with tarfile.open(folder / source.files[0].name, 'w:gz') as f:
     for batch, side in batches.items():
       pixels = side.images.transpose(0, 3, 1, 2).reshape(len(side), -1)
       labels = side.labels[:, None].astype(np.uint8)
@@ -111,25 +115,27 @@ def _write_tar(folder: pathlib.Path, name: str, parts: Parts) -> None:
       f.addfile(member, io.BytesIO(content))
 
 
-def _write_mat(folder: pathlib.Path, name: str, parts: Parts) -> None:
+def _write_mat(
+  folder: pathlib.Path, source: catalogue.Source, parts: Parts
+) -> None:
   from scipy import io as scipy_io  # slow to import
 
-  del name  # only SVHN comes like this
-  for split, side in (('train', parts.train), ('test', parts.test)):
+  for file, side in zip(source.files, parts, strict=True):
     labels = np.where(side.labels == 0, 10, side.labels)[:, None]
     images = np.moveaxis(side.images, 0, -1)
-    scipy_io.savemat(folder / f'{split}_32x32.mat', {'X': images, 'y': labels})
+    scipy_io.savemat(folder / file.name, {'X': images, 'y': labels})
 
 
 def _write_table(
   row: Callable[[np.ndarray, int], str], header: str = ''
-) -> Callable[[pathlib.Path, str, Parts], None]:
-  def write(folder: pathlib.Path, name: str, parts: Parts) -> None:
-    train, test = (file.name for file in sources.SOURCES[name].files)
-    for file, side in ((train, parts.train), (test, parts.test)):
+) -> Callable[[pathlib.Path, catalogue.Source, Parts], None]:
+  def write(
+    folder: pathlib.Path, source: catalogue.Source, parts: Parts
+  ) -> None:
+    for file, side in zip(source.files, parts, strict=True):
       rows = zip(side.images, side.labels, strict=True)
       lines = [row(image.ravel(), int(label)) for image, label in rows]
-      (folder / file).write_text(header + '\n'.join(lines) + '\n')
+      (folder / file.name).write_text(header + '\n'.join(lines) + '\n')
 
   return write
 
@@ -143,14 +149,12 @@ def _sign_row(pixels: np.ndarray, label: int) -> str:
 
 
 _WRITERS = {
-  'mnist': _write_idx,
-  'fashion_mnist': _write_idx,
-  'kmnist': _write_idx,
+  'idx': _write_idx,
   'emnist': _write_zip,
   'cifar10': _write_tar,
-  'svhn_cropped': _write_mat,
-  'rot_mnist': _write_table(_amat_row),
-  'sign_language_mnist': _write_table(
+  'svhn': _write_mat,
+  'amat': _write_table(_amat_row),
+  'sign_csv': _write_table(
     _sign_row, 'label,' + ','.join(f'pixel{i}' for i in range(1, 785)) + '\n'
   ),
 }

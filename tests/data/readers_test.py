@@ -12,18 +12,17 @@ import numpy as np
 import pytest
 
 import aen
-from aen.data import files
+from aen.data import catalogue
 from aen.data import finding
 from aen.data import prepare
 from aen.data import readers
-from aen.data import sources
-from aen.data import testing
 from aen.data import tfds_files
 from aen.data import transform
+from tests.data import tiny
 
 FROM_FILES = tuple(
   name
-  for name, source in sources.SOURCES.items()
+  for name, source in catalogue.SOURCES.items()
   if source.files and 'made' not in name and 'swapped' not in name
 )
 TRAIN_IMAGES = 'train-images-idx3-ubyte.gz'
@@ -45,9 +44,9 @@ def use_tiny(monkeypatch, tmp_path):
   """Puts tiny files of a set below tmp_path, and into the catalogue."""
 
   def use(name, **options):
-    source = testing.tiny_source(name, tmp_path, **options)
-    table = dict(sources.SOURCES) | {name: source}
-    monkeypatch.setattr(sources, 'SOURCES', table)
+    source = tiny.tiny_source(name, tmp_path, **options)
+    table = dict(catalogue.SOURCES) | {name: source}
+    monkeypatch.setattr(catalogue, 'SOURCES', table)
     return source
 
   return use
@@ -57,17 +56,30 @@ def use_tiny(monkeypatch, tmp_path):
 def test_every_format_is_read(name, use_tiny, tmp_path):
   source = use_tiny(name)
   data = aen.load_dataset(name, raw_dir=tmp_path, num_validation=0)
-  parts = testing.random_parts((40, 20), source.shape, len(source.class_names))
+  parts = tiny.random_parts((40, 20), source.shape, len(source.class_names))
   for split in ('train', 'test'):
     found, expected = getattr(data, split), getattr(parts, split)
     images = expected.images
-    if name.startswith('emnist'):  # its files hold transposed images
+    if source.transposed:
       images = images.swapaxes(1, 2)
     np.testing.assert_array_equal(found.images, images)
     np.testing.assert_array_equal(found.labels, expected.labels)
   assert data.name == name
   assert data.class_names == source.class_names
   assert not data.partial
+
+
+@pytest.mark.parametrize('source', catalogue.SOURCES.values())
+def test_every_entry_of_the_catalogue_is_complete(source):
+  assert {source.format, source.partial_format} <= set(readers.READERS)
+  assert source.description
+  assert source.licence
+  assert len(set(source.class_names)) == len(source.class_names)
+  assert set(source.sample_classes) <= set(source.class_names)
+  assert bool(source.folder) == bool(source.files)
+  for file in source.files:
+    assert file.url.endswith(f'/{file.name}') or source.manual
+    assert bool(file.url) == bool(file.sha256) == bool(file.size)
 
 
 def test_raw_dir_from_the_environment(use_tiny, tmp_path, monkeypatch):
@@ -84,44 +96,38 @@ def test_sign_language_labels_skip_j(use_tiny, tmp_path):
   data = aen.load_dataset('sign_language_mnist', raw_dir=tmp_path)
   assert data.class_names[8:10] == ('I', 'K')
   assert sorted(set(data.test.labels)) == list(range(24))
-  path = tmp_path / 'sign_language_mnist' / readers.SIGN_TEST
+  source = catalogue.SOURCES['sign_language_mnist']
+  paths = [tmp_path / source.folder / file.name for file in source.files]
+  path = paths[1]
   bad = path.read_text().replace('\n10,', '\n9,', 1)
   path.write_text(bad)
   with pytest.raises(ValueError, match='labels 0…24 without 9'):
-    readers.sign_csv(
-      {
-        name: path.parent / name
-        for name in (readers.SIGN_TRAIN, readers.SIGN_TEST)
-      }
-    )
+    readers.READERS[source.format](source, paths)
 
 
 def test_made_rot_mnist_is_disjoint_and_named_so(use_tiny, tmp_path):
-  use_tiny('mnist', counts=(40, 20))
-  paths = {
-    f.name: tmp_path / 'mnist' / f.name for f in sources.SOURCES['mnist'].files
-  }
-  whole = readers.idx(paths)
+  source = use_tiny('mnist', counts=(40, 20))
+  paths = [tmp_path / 'mnist' / file.name for file in source.files]
+  whole = readers.read(source, paths)
   made = readers.rotate_parts(whole, (12, 40))
   assert (len(made.train), len(made.test)) == (12, 40)
-  numbered = dataclasses.replace(
-    whole,
+  numbered = whole._replace(
     train=dataclasses.replace(whole.train, labels=np.arange(40)),
     test=dataclasses.replace(whole.test, labels=np.arange(40, 60)),
   )
   made = readers.rotate_parts(numbered, (12, 40))
   used = [*made.train.labels, *made.test.labels]
   assert len(set(used)) == 52
-  assert sources.SOURCES['rot_mnist_made'].tfds_name == 'rot_mnist_made'
+  assert catalogue.SOURCES['rot_mnist_made'].tfds_name == 'rot_mnist_made'
   with pytest.raises(FileNotFoundError, match="or load 'rot_mnist_made'"):
     aen.load_dataset('rot_mnist', raw_dir=tmp_path)
 
 
 def test_swapped_rot_mnist(use_tiny, tmp_path):
-  tiny = use_tiny('rot_mnist', counts=(12, 30))
-  swapped = dataclasses.replace(tiny, counts=(30, 12), arrange=readers.swap)
+  source = use_tiny('rot_mnist', counts=(12, 30))
+  swapped = dataclasses.replace(source, counts=(30, 12), swapped=True)
   places = finding.Places(tmp_path)
-  standard = finding.find(tiny, None, places).parts
+  standard = finding.find(source, None, places).parts
   published = finding.find(swapped, None, places).parts
   np.testing.assert_array_equal(published.train.images, standard.test.images)
   assert len(published.test) == 12
@@ -129,14 +135,14 @@ def test_swapped_rot_mnist(use_tiny, tmp_path):
 
 @pytest.mark.parametrize('name', ['rot_mnist', 'rot_mnist_made'])
 def test_swapped_sets_have_swapped_counts(name):
-  counts = sources.SOURCES[name].counts
-  assert sources.SOURCES[f'{name}/swapped'].counts == counts[::-1]
+  counts = catalogue.SOURCES[name].counts
+  assert catalogue.SOURCES[f'{name}/swapped'].counts == counts[::-1]
 
 
 def test_wrong_checksum(use_tiny, tmp_path):
   use_tiny('mnist')
   path = tmp_path / 'mnist' / TRAIN_IMAGES
-  path.write_bytes(gzip.compress(testing.idx_bytes(np.zeros((40, 28, 28)))))
+  path.write_bytes(gzip.compress(tiny.idx_bytes(np.zeros((40, 28, 28)))))
   with pytest.raises(
     ValueError, match='wrong checksum, expected sha256 .* got'
   ):
@@ -146,15 +152,15 @@ def test_wrong_checksum(use_tiny, tmp_path):
 def test_a_file_that_was_packed_again_is_accepted(use_tiny, tmp_path):
   use_tiny('mnist')
   path = tmp_path / 'mnist' / TRAIN_IMAGES
-  content = files.read_gzip(path)
+  content = readers.read_gzip(path)
   path.write_bytes(gzip.compress(content, compresslevel=1, mtime=7))
-  file = files.File(path.name, sha256='0' * 64)
+  file = catalogue.File(path.name, sha256='0' * 64)
   with pytest.raises(ValueError, match='wrong checksum'):
-    files.verify(path, file)
+    readers.verify(path, file)
   known = dataclasses.replace(
     file, content_sha256=hashlib.sha256(content).hexdigest()
   )
-  files.verify(path, known)
+  readers.verify(path, known)
 
 
 @pytest.mark.parametrize('kept', [0, 10, 500, -9])
@@ -166,7 +172,7 @@ def test_truncated_gzip(kept, use_tiny, tmp_path):
     aen.load_dataset('fashion_mnist', raw_dir=tmp_path)
   if kept:
     with pytest.raises(ValueError, match='truncated or damaged'):
-      files.read_gzip(path)
+      readers.read_gzip(path)
 
 
 @pytest.mark.parametrize(
@@ -177,9 +183,9 @@ def test_other_truncated_files(name, use_tiny, tmp_path):
   file = source.files[0]
   path = tmp_path / source.folder / file.name
   path.write_bytes(path.read_bytes()[: path.stat().st_size // 2 - 9])
-  paths = {f.name: tmp_path / source.folder / f.name for f in source.files}
+  paths = [tmp_path / source.folder / f.name for f in source.files]
   with pytest.raises(ValueError, match='fetch it again'):
-    source.read(paths)
+    readers.READERS[source.format](source, paths)
   with pytest.raises(ValueError, match='wrong checksum|truncated or damaged'):
     aen.load_dataset(name, raw_dir=tmp_path)
 
@@ -190,13 +196,13 @@ def test_other_truncated_files(name, use_tiny, tmp_path):
     (b'', 'expected an idx file'),
     (b'PK\x03\x04', 'expected an idx file'),
     (b'\x00\x00\x08\x03\x00\x00', 'header declares'),
-    (testing.idx_bytes(np.zeros((4, 2, 2), np.uint8))[:-1], 'header declares'),
-    (testing.idx_bytes(np.zeros((4, 2), np.uint8)) + b'1', 'header declares'),
+    (tiny.idx_bytes(np.zeros((4, 2, 2), np.uint8))[:-1], 'header declares'),
+    (tiny.idx_bytes(np.zeros((4, 2), np.uint8)) + b'1', 'header declares'),
   ],
 )
 def test_damaged_idx(content, message):
   with pytest.raises(ValueError, match=message):
-    files.read_idx(content, 'file')
+    readers.parse_idx(content, 'file')
 
 
 def test_wrong_shapes_and_counts(use_tiny, tmp_path, monkeypatch):
@@ -205,13 +211,13 @@ def test_wrong_shapes_and_counts(use_tiny, tmp_path, monkeypatch):
     aen.load_dataset('kmnist', raw_dir=tmp_path)
   source = use_tiny('kmnist')
   short = dataclasses.replace(source, counts=(60000, 10000))
-  monkeypatch.setitem(sources.SOURCES, 'kmnist', short)
+  monkeypatch.setitem(catalogue.SOURCES, 'kmnist', short)
   with pytest.raises(
     ValueError, match='expected 60000 training and 10000 test'
   ):
     aen.load_dataset('kmnist', raw_dir=tmp_path)
   few = dataclasses.replace(source, class_names=('a', 'b'))
-  monkeypatch.setitem(sources.SOURCES, 'kmnist', few)
+  monkeypatch.setitem(catalogue.SOURCES, 'kmnist', few)
   with pytest.raises(ValueError, match=r'expected labels 0…1, got 9'):
     aen.load_dataset('kmnist', raw_dir=tmp_path)
 
@@ -221,8 +227,8 @@ def test_missing_files_without_network(name, tmp_path):
   with pytest.raises(FileNotFoundError) as caught:
     aen.load_dataset(name, raw_dir=tmp_path)
   message = str(caught.value)
-  assert f'{tmp_path}/{sources.SOURCES[name].folder}' in message
-  assert sources.SOURCES[name].files[0].name in message
+  assert f'{tmp_path}/{catalogue.SOURCES[name].folder}' in message
+  assert catalogue.SOURCES[name].files[0].name in message
   assert '\n' not in message
   with pytest.raises(FileNotFoundError, match='no raw_dir or AEN_RAW_DIR'):
     aen.load_dataset(name, download=False)
@@ -258,7 +264,7 @@ def test_downloading_without_tfds(monkeypatch):
 
 
 def partial_file(tmp_path):
-  parts = testing.random_parts((50, 20), (32, 32, 3), 10)
+  parts = tiny.random_parts((50, 20), (32, 32, 3), 10)
   np.savez(
     tmp_path / 'cifar10_50_20.npz',
     x_train=parts.train.images,
@@ -314,17 +320,17 @@ def test_partial_sign_language_holds_out_whole_photographs(tmp_path):
 
 
 def test_system_packages_are_found(use_tiny, tmp_path, monkeypatch):
-  tiny = use_tiny('fashion_mnist')
+  source = use_tiny('fashion_mnist')
   folder = str(tmp_path / 'fashion_mnist')
   monkeypatch.setitem(
-    sources.SOURCES,
+    catalogue.SOURCES,
     'fashion_mnist',
-    dataclasses.replace(tiny, system_dirs=(folder,)),
+    dataclasses.replace(source, system_dirs=(folder,)),
   )
   assert len(aen.load_dataset('fashion_mnist').test) == 20
   real = '/usr/share/datasets/fashion-mnist'
   monkeypatch.undo()
-  assert sources.SOURCES['fashion_mnist'].system_dirs == (real,)
+  assert catalogue.SOURCES['fashion_mnist'].system_dirs == (real,)
 
 
 def test_npz_on_a_full_disk(tmp_path, monkeypatch):
@@ -347,7 +353,7 @@ def test_npz_holds_everything(tmp_path):
     assert f['angles_train'].shape == (1500,)
     assert 'Licence: CC BY 4.0' in str(f['card'])
     assert f['class_names'].tolist() == list('0123456789')
-    record = transform.Record(
+    record = transform.Transformations(
       transform.CONFIGS['aug5_group'], f['powers_test'], f['angles_test']
     )
     originals = transform.invert(f['x_test'], record)

@@ -1,0 +1,165 @@
+"""Weight-shared kernels: `weights[index]`, its gradient, and its inverse.
+
+A NumPy index is known before tracing, so the gradient of the gather is summed
+by gathers too, which is faster than XLA's scatter-add; README.md ("Speed") has
+the numbers. Such a custom gradient rules out forward-mode differentiation. A
+JAX index is data: the gather is plain JAX and everything works.
+
+Legend: N input points, M output points, C input channels, F features, W free
+weights.
+"""
+
+import functools
+import hashlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Array = jax.Array | np.ndarray
+
+
+def shared_kernel(weights: jax.Array, index: Array) -> jax.Array:
+  """Returns `weights[index]`, with a fast gradient for a NumPy index.
+
+  Args:
+    weights: The free weights, [W, ...].
+    index: The weight of each kernel entry.
+
+  Returns:
+    The kernel, [*index.shape, ...].
+  """
+  if not isinstance(index, np.ndarray):
+    return weights[index]
+  num_used = int(index.max()) + 1
+  if num_used > weights.shape[0]:
+    raise ValueError(
+      f'the index uses {num_used} weights, got {weights.shape[0]}'
+    )
+  if num_used == index.size and np.array_equal(
+    index.ravel(), np.arange(index.size)
+  ):  # every entry has a weight of its own
+    return weights[:num_used].reshape(*index.shape, *weights.shape[1:])
+  return _gather(weights, _Index(index))
+
+
+class _Index:
+  """An index as a static argument: hashable, equal by its contents."""
+
+  def __init__(self, labels: np.ndarray) -> None:
+    self.labels = labels
+    digest = hashlib.sha256(np.ascontiguousarray(labels).tobytes()).digest()
+    self._key = (labels.shape, labels.dtype, digest)
+
+  def __eq__(self, other: object) -> bool:
+    return isinstance(other, _Index) and self._key == other._key
+
+  def __hash__(self) -> int:
+    return hash(self._key)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _gather(weights: jax.Array, index: _Index) -> jax.Array:
+  """`weights[index]` with a gradient that is summed by gathers."""
+  return weights[index.labels]
+
+
+def _gather_forward(
+  weights: jax.Array, index: _Index
+) -> tuple[jax.Array, jax.Array]:
+  return weights[index.labels], weights  # only their shape is needed
+
+
+def _gather_backward(
+  index: _Index, weights: jax.Array, gradient: jax.Array
+) -> tuple[jax.Array]:
+  sums = gradient.reshape(index.labels.size, *weights.shape[1:])
+  zero = jnp.zeros_like(sums[:1])
+  for table in _sum_tables(index):
+    padded = jnp.concatenate([sums, zero])
+    sums = functools.reduce(jnp.add, [padded[row] for row in table])
+  unused = weights.shape[0] - sums.shape[0]
+  return (jnp.pad(sums, [(0, unused)] + [(0, 0)] * (sums.ndim - 1)),)
+
+
+_gather.defvjp(_gather_forward, _gather_backward)
+
+
+@functools.lru_cache(maxsize=16)
+def _sum_tables(index: _Index) -> list[np.ndarray]:
+  return sum_tables(index.labels.ravel())
+
+
+def sum_tables(labels: np.ndarray, width: int = 8) -> list[np.ndarray]:
+  """Returns gather tables that sum the entries of each class, level by level.
+
+  Each level replaces up to `width` entries of a class by their sum: with
+  `values` [n] and one zero appended, the next level's values are
+  `sum(values[row] for row in table)`. After the last level there is one value
+  per class.
+
+  Args:
+    labels: int32 [n], with every label from 0 to the highest.
+    width: The number of entries summed at once.
+
+  Returns:
+    Tables, int32 [up to width, number of partial sums]; the entry n stands for
+    the appended zero.
+  """
+  tables: list[np.ndarray] = []
+  while not tables or labels.size > labels.max() + 1:
+    counts = np.bincount(labels)
+    rows = min(width, int(counts.max()))
+    parts = -(-counts // rows)  # partial sums of each class
+    order = np.argsort(labels, kind='stable')
+    in_order = labels[order]
+    place = np.arange(labels.size) - (np.cumsum(counts) - counts)[in_order]
+    column = (np.cumsum(parts) - parts)[in_order] + place // rows
+    table = np.full((rows, int(parts.sum())), labels.size, np.int32)
+    table[place % rows, column] = order
+    tables.append(table)
+    labels = np.repeat(np.arange(counts.size), parts)
+  return tables
+
+
+def first_entries(
+  plain: Array, index: Array, num_weights: int, features: int
+) -> jax.Array:
+  """Returns each orbit's first entry in the kernel of a plain layer.
+
+  The inverse of `shared_kernel` and `merge_channels` for a kernel that shares
+  weights as the index says.
+
+  Args:
+    plain: [..., N * C, M * F].
+    index: [..., N, M].
+    num_weights: W; weights that the index does not use are zero.
+    features: F.
+
+  Returns:
+    [W, C, F].
+  """
+  num_out = index.shape[-1]
+  num_in = index.size // num_out
+  entries = jnp.reshape(plain, (num_in, -1, num_out, features))
+  entries = entries.swapaxes(1, 2).reshape(index.size, -1, features)
+  first = first_positions(index, num_weights)
+  return jnp.take(entries, first, axis=0, mode='fill', fill_value=0)
+
+
+def first_positions(index: Array, num_weights: int) -> Array:
+  """Returns the first position of each label, `index.size` for unused ones."""
+  positions = np.arange(index.size, dtype=np.int32)
+  if isinstance(index, np.ndarray):  # XLA's constant folding takes seconds
+    first = np.full(num_weights, index.size, np.int32)
+    first[index.ravel()[::-1]] = positions[::-1]
+    return first
+  first = jnp.full(num_weights, index.size, jnp.int32)
+  return first.at[index.ravel()].min(positions)
+
+
+def merge_channels(kernel: jax.Array) -> jax.Array:
+  """Merges [..., N, M, C, F] to a plain layer's kernel [..., N * C, M * F]."""
+  *sides, num_in, num_out, channels, features = kernel.shape
+  kernel = jnp.swapaxes(kernel, -3, -2)
+  return kernel.reshape(*sides, num_in * channels, num_out * features)
