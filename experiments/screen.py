@@ -90,14 +90,18 @@ def run(config: Config) -> None:
   print(f'Tables: {config.out}')
 
 
-def _images(config: Config, name: str, draw: int = 0) -> Any:
-  return aen.load_dataset(
-    name, num_train=config.num_images, raw_dir=config.raw_dir, seed=draw
+def _images(config: Config, name: str, num_draws: int = 1) -> Iterator[Any]:
+  """Yields disjoint draws of images from a data set."""
+  count = config.num_images
+  images = aen.load_dataset(
+    name, num_train=num_draws * count, raw_dir=config.raw_dir
   ).train
+  for start in range(0, num_draws * count, count):
+    yield images.take(np.arange(start, start + count))
 
 
 def _times(config: Config) -> Iterator[dict[str, Any]]:
-  images = _images(config, 'g_mnist/aug5')
+  (images,) = _images(config, 'g_mnist/aug5')
   for which in ('first', 'second'):
     start = time.perf_counter()
     aen.screen(images.images, images.labels)
@@ -140,47 +144,42 @@ def _power(config: Config) -> Iterator[dict[str, Any]]:
     ('aug', [f'aug{k}' for k in range(1, 6)]),
     ('published', [f'iaug{k}' for k in range(1, 13)]),
   ):
-    for base, name, draw in itertools.product(
-      BASES, configs, range(config.num_draws)
-    ):
-      images = _images(config, f'{base}/{name}', draw)
-      found = aen.screen(images.images, images.labels, seed=draw)
-      true = true_symmetries(name)
-      wrong = []
-      for symmetry, finding in found.findings.items():
-        is_true, rejected = symmetry in true, symmetry in found.rejected
-        right.setdefault((part, is_true), []).append(is_true != rejected)
-        if is_true == rejected:
-          kind = 'true but rejected' if is_true else 'false but not rejected'
-          effect = f'told apart {100 * finding.effect:.0f} %'
-          wrong.append(f'{symmetry} ({kind}, {effect})')
-        yield {
-          'part': part,
-          'dataset': f'{base}/{name}',
-          'draw': draw,
-          'symmetry': symmetry,
-          'is_true': int(is_true),
-          'outcome': finding.outcome,
-          'p_value': f'{finding.p_value:.3f}',
-          'adjusted_p_value': f'{finding.adjusted_p_value:.3f}',
-          'effect': f'{finding.effect:.4f}',
-          'discrepancy': f'{finding.discrepancy:.6f}',
-          'z': f'{finding.discrepancy / (finding.noise or 1):.1f}',
-          'examples_needed': found.examples_needed[symmetry],
-        }
+    for base, name in itertools.product(BASES, configs):
+      true, wrong = true_symmetries(name), []
+      draws = _images(config, f'{base}/{name}', config.num_draws)
+      for draw, images in enumerate(draws):
+        found = aen.screen(images.images, images.labels, seed=draw)
+        for symmetry, finding in found.findings.items():
+          is_true, rejected = symmetry in true, symmetry in found.rejected
+          right.setdefault((part, is_true), []).append(is_true != rejected)
+          if is_true == rejected:
+            kind = 'rejected, but true' if is_true else 'not rejected'
+            wrong.append(f'{symmetry} in draw {draw} ({kind})')
+          yield {
+            'part': part,
+            'dataset': f'{base}/{name}',
+            'draw': draw,
+            'symmetry': symmetry,
+            'is_true': int(is_true),
+            'outcome': finding.outcome,
+            'p_value': f'{finding.p_value:.3f}',
+            'adjusted_p_value': f'{finding.adjusted_p_value:.3f}',
+            'effect': f'{finding.effect:.4f}',
+            'discrepancy': f'{finding.discrepancy:.6f}',
+            'z': f'{finding.discrepancy / (finding.noise or 1):.1f}',
+            'examples_needed': found.examples_needed[symmetry],
+          }
       own = [n for n in transform.config(name).symmetries if n not in true]
-      note = (
-        f'; not exactly invariant to its own {", ".join(own)}' if own else ''
-      )
-      words = f'{base}/{name}, draw {draw}: wrong: {wrong or "none"}{note}'
-      print(f'power: {words}', flush=True)
+      note = f'; not exactly invariant to {", ".join(own)}' if own else ''
+      wrong_ones = ', '.join(wrong) or 'none'
+      print(f'power: {base}/{name}: wrong: {wrong_ones}{note}', flush=True)
   for parts in (('group', 'aug'), ('published',)):
     for is_true in (True, False):
-      answers = [a for part in parts for a in right.get((part, is_true), [])]
+      answers = [a for part in parts for a in right[part, is_true]]
+      what = 'true symmetries not' if is_true else 'false symmetries'
       print(
         f'power: {" and ".join(parts)}: {sum(answers)} of {len(answers)}'
-        f' ({100 * np.mean(answers):.1f} %)'
-        f' {"true symmetries not" if is_true else "false symmetries"} rejected',
+        f' ({100 * np.mean(answers):.1f} %) {what} rejected',
         flush=True,
       )
 
@@ -225,7 +224,7 @@ def _strategies(config: Config) -> Iterator[dict[str, Any]]:
   landscapes = landscape_lib.load_all(config.landscapes)
   regrets: dict[str, dict[str, np.ndarray]] = {}  # [N, 2] by strategy, set
   for name, landscape in landscapes.items():
-    images = _images(config, name)
+    (images,) = _images(config, name)
     found = aen.screen(images.images, images.labels)
     for label, (kind, options) in contenders(found, landscape, name).items():
       strategy = strategies.make(

@@ -355,8 +355,10 @@ def screen(
   )
   adjusted = holm(np.array([statistics.p_value for statistics in found]))
   findings = {
-    symmetry.name: _conclude(*of_one, level, bound, num_groups)
-    for symmetry, *of_one in zip(
+    symmetry.name: _conclude(
+      cycle.order, statistics, adjusted_p_value, level, bound, num_groups
+    )
+    for symmetry, cycle, statistics, adjusted_p_value in zip(
       symmetries, cycles, found, adjusted.tolist(), strict=True
     )
   }
@@ -463,7 +465,7 @@ def _as_groups(
 
 
 def _conclude(
-  cycles: invariance.Cycles,
+  order: int,
   statistics: invariance.Statistics,
   adjusted: float,
   level: float,
@@ -485,13 +487,13 @@ def _conclude(
   )
   if adjusted <= level:
     outcome = REJECTED
-  elif cycles.order == 1 or limit <= bound:
+  elif order == 1 or limit <= bound:
     outcome = ACCEPTED
   else:
     outcome = UNDECIDED
   return Finding(
     outcome=outcome,
-    order=cycles.order,
+    order=order,
     p_value=statistics.p_value,
     adjusted_p_value=adjusted,
     effect=effect,

@@ -13,7 +13,6 @@ from aen.search.strategies import dqn
 from aen.search.strategies import evolution
 from aen.search.strategies import halving
 from aen.search.strategies import local
-from aen.search.strategies import screened
 from aen.search.strategies import sweep
 from aen.search.strategies.base import Config
 from aen.search.strategies.base import Method
@@ -26,7 +25,7 @@ STRATEGIES: Mapping[str, Method] = {
   'random': sweep.RANDOM,
   'evolution': evolution.EVOLUTION,
   'local': local.LOCAL,
-  'screened': screened.SCREENED,
+  'screened': local.SCREENED,
   'halving': halving.HALVING,
   'dqn': dqn.DQN,
 }
