@@ -27,6 +27,7 @@ from aen.search import space as space_lib
 
 LEVEL = 0.05  # of the family-wise error
 BOUND = 0.55  # of pairs told apart, below which a symmetry may be accepted
+_RANDOMIZATIONS = 999
 _POWER = 0.9  # with which `examples_needed` suffice
 _MAX_PAIRS = 2**25  # of points, up to which closures are computed
 _NUM_SAMPLES = 6  # examples that the figure shows
@@ -94,8 +95,8 @@ class Screening:
       has; None if the grid is too large to tell.
     generators: As few accepted symmetries as give the same network, found by
       leaving out what the others imply.
-    samples: Some examples and their transformed copies, for `figure`.
-      [1 + candidates, samples, *grid, channels]
+    samples: Some examples and their transformed copies, for `figure`; none
+      after loading. [1 + S, samples, *grid, channels]
   """
 
   findings: Mapping[str, Finding]
@@ -206,6 +207,26 @@ class Screening:
   def __repr__(self) -> str:
     return f'Screening({self.verdict!r})'
 
+  def as_json(self) -> dict[str, Any]:
+    """Returns everything but the samples, for JSON."""
+    fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+    findings = {n: dataclasses.asdict(f) for n, f in self.findings.items()}
+    del fields['samples']
+    return fields | {'findings': findings}
+
+  @classmethod
+  def from_json(cls, stored: Mapping[str, Any]) -> 'Screening':
+    """Reads what `as_json` returned; it has no samples."""
+    findings = {n: Finding(**f) for n, f in stored['findings'].items()}
+    implied, generators = stored['implied'], tuple(stored['generators'])
+    own = {
+      'findings': findings,
+      'implied': None if implied is None else tuple(implied),
+      'generators': generators,
+      'samples': np.zeros((1 + len(findings), 0, 1, 1)),
+    }
+    return cls(**{**stored, **own})
+
   def order(self, table: space_lib.Table, weights: np.ndarray) -> list[int]:
     """Returns all networks, most promising first, for the strategy 'screened'.
 
@@ -285,7 +306,7 @@ def screen(
   grid: Sequence[int] | None = None,
   level: float = LEVEL,
   bound: float = BOUND,
-  num_randomizations: int = 999,
+  num_randomizations: int | None = None,
   num_frequencies: int = 256,
   seed: int = 0,
 ) -> Screening:
@@ -307,7 +328,8 @@ def screen(
     level: The probability of rejecting any symmetry that the data have.
     bound: Accept a symmetry that is not rejected if the upper confidence limit
       of its effect is at most this.
-    num_randomizations: B. With S symmetries, at least S / level - 1.
+    num_randomizations: B, at least S / level - 1 with S symmetries; by default
+      999, or that if it is more.
     num_frequencies: F, of the random Fourier features.
     seed: Random seed.
 
@@ -329,16 +351,18 @@ def screen(
       )
     symmetries = space_lib.applicable([grid])
   symmetries = symmetries_lib.as_symmetries(symmetries)
+  fewest = math.ceil(len(symmetries) / level) - 1
+  if num_randomizations is None:
+    num_randomizations = max(_RANDOMIZATIONS, fewest)
   for value, name in (
     (num_randomizations, 'num_randomizations'),
     (num_frequencies, 'num_frequencies'),
   ):
     io_lib.positive(value, name)
-  if num_randomizations + 1 < len(symmetries) / level:
+  if num_randomizations < fewest:
     raise ValueError(
       f'rejecting one of {len(symmetries)} symmetries at level {level} needs'
-      f' num_randomizations ≥ {math.ceil(len(symmetries) / level) - 1}, got'
-      f' {num_randomizations}'
+      f' num_randomizations ≥ {fewest}, got {num_randomizations}'
     )
   group_of, num_duplicates = _as_groups(groups, examples)
   num_groups = int(group_of.max()) + 1
@@ -367,7 +391,6 @@ def screen(
   ]
   implied, generators = _closure(permutations, accepted)
   names = list(findings)
-  samples = _samples(examples, classes, permutations)
   return Screening(
     findings=findings,
     num_examples=num_examples,
@@ -378,7 +401,7 @@ def screen(
     bound=bound,
     implied=None if implied is None else tuple(names[i] for i in implied),
     generators=tuple(names[i] for i in generators),
-    samples=samples.reshape(*samples.shape[:2], *grid, samples.shape[-1]),
+    samples=take_samples(inputs, labels, symmetries, grid),
   )
 
 
@@ -434,7 +457,7 @@ def _as_classes(labels: np.ndarray | None, num_examples: int) -> np.ndarray:
       f' {labels.shape}'
     )
   found, classes = np.unique(labels, return_inverse=True)
-  if len(found) > max(2, num_examples // 2):
+  if labels.dtype.kind == 'f' and len(found) > max(2, num_examples // 2):
     raise ValueError(
       f'labels must be classes, got {len(found)} different values for'
       f' {num_examples} examples; leave labels out to test the distribution of'
@@ -538,15 +561,32 @@ def _closure(
   return implied, tuple(needed)
 
 
-def _samples(
-  examples: np.ndarray, classes: np.ndarray, permutations: Sequence[np.ndarray]
+def take_samples(
+  inputs: np.ndarray,
+  labels: np.ndarray | None,
+  symmetries: Sequence[symmetries_lib.Symmetry],
+  grid: Sequence[int],
 ) -> np.ndarray:
-  """Returns examples of different classes and their copies."""
-  first = np.unique(classes, return_index=True)[1]
-  rows = np.unique(np.concatenate([first, np.arange(_NUM_SAMPLES)]))
-  rows = [*first, *(r for r in rows if r not in first)][:_NUM_SAMPLES]
-  shown = examples[[r for r in rows if r < len(examples)]]
-  return np.stack([shown, *(shown[:, points] for points in permutations)])
+  """Returns examples of different classes, and their transformed copies.
+
+  Args:
+    inputs: As for `screen`.
+    labels: As for `screen`.
+    symmetries: S of them.
+    grid: The first axes of an example.
+
+  Returns:
+    float32 [1 + S, samples, *grid, channels].
+  """
+  inputs = np.asarray(inputs)
+  classes = np.zeros(len(inputs), int) if labels is None else labels
+  first = np.unique(classes, return_index=True)[1].tolist()
+  rows = list(dict.fromkeys([*first, *range(len(inputs))]))[:_NUM_SAMPLES]
+  grid = tuple(grid)
+  flat = inputs[rows].reshape(len(rows), math.prod(grid), -1)
+  points = [permutation(symmetry, grid) for symmetry in symmetries]
+  copies = np.stack([flat, *(flat[:, p] for p in points)]).astype(np.float32)
+  return copies.reshape(*copies.shape[:2], *grid, -1)
 
 
 def _list(names: Sequence[str]) -> str:
