@@ -46,10 +46,10 @@ _NUM_IMAGES = flags.DEFINE_integer(
   'num_images', 2000, 'Images of each screening.', lower_bound=100
 )
 _NUM_DRAWS = flags.DEFINE_integer(
-  'num_draws', 5, 'Draws of images for the power.', lower_bound=1
+  'num_draws', 3, 'Draws of images for the power.', lower_bound=1
 )
 _NUM_SETS = flags.DEFINE_integer(
-  'num_sets', 200, 'Synthetic data sets of each kind.', lower_bound=1
+  'num_sets', 100, 'Synthetic data sets of each kind.', lower_bound=1
 )
 _SEEDS = flags.DEFINE_integer(
   'seeds', 120, 'Searches of each strategy on each landscape.', lower_bound=2
@@ -139,14 +139,14 @@ def _level(config: Config) -> Iterator[dict[str, Any]]:
 
 def _power(config: Config) -> Iterator[dict[str, Any]]:
   right: dict[tuple[str, bool], list[bool]] = {}
-  for part, configs in (
-    ('group', [f'iaug{k}_group' for k in range(1, 13)]),
-    ('aug', [f'aug{k}' for k in range(1, 6)]),
-    ('published', [f'iaug{k}' for k in range(1, 13)]),
+  for part, num_draws, configs in (
+    ('aug', config.num_draws, [f'aug{k}' for k in range(1, 6)]),
+    ('group', config.num_draws, [f'iaug{k}_group' for k in range(1, 13)]),
+    ('published', 1, [f'iaug{k}' for k in range(1, 13)]),
   ):
     for base, name in itertools.product(BASES, configs):
       true, wrong = true_symmetries(name), []
-      draws = _images(config, f'{base}/{name}', config.num_draws)
+      draws = _images(config, f'{base}/{name}', num_draws)
       for draw, images in enumerate(draws):
         found = aen.screen(images.images, images.labels, seed=draw)
         for symmetry, finding in found.findings.items():

@@ -278,7 +278,9 @@ def found_dense():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('strategy', ['random', 'local', 'evolution', 'dqn'])
+@pytest.mark.parametrize(
+  'strategy', ['random', 'local', 'screened', 'evolution', 'dqn']
+)
 def test_every_strategy_searches(strategy):
   options = {'dqn': (('max_steps', 20), ('batch_size', 8))}
   result = start(None, strategy=strategy, options=options.get(strategy, ()))
