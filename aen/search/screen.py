@@ -126,22 +126,22 @@ class Screening:
     return self._with(UNDECIDED)
 
   def _with(self, outcome: str) -> tuple[str, ...]:
-    return tuple(n for n, t in self.findings.items() if t.outcome == outcome)
+    return tuple(n for n, f in self.findings.items() if f.outcome == outcome)
 
   @property
   def p_values(self) -> dict[str, float]:
     """Exact p-values, each for one symmetry alone."""
-    return {name: t.p_value for name, t in self.findings.items()}
+    return {name: f.p_value for name, f in self.findings.items()}
 
   @property
   def adjusted_p_values(self) -> dict[str, float]:
     """Holm's p-values: reject those up to α for a family-wise error of α."""
-    return {name: t.adjusted_p_value for name, t in self.findings.items()}
+    return {name: f.adjusted_p_value for name, f in self.findings.items()}
 
   @property
   def effects(self) -> dict[str, float]:
     """How often an example is told from its transformed copy; 0.5 is chance."""
-    return {name: t.effect for name, t in self.findings.items()}
+    return {name: f.effect for name, f in self.findings.items()}
 
   @property
   def conflicts(self) -> tuple[str, ...]:
@@ -156,14 +156,14 @@ class Screening:
     For another: how many suffice for its effect limit to fall below the bound,
     if its effect is what it seems; None if that is not below the bound itself.
     """
-    return {name: self._needed(t) for name, t in self.findings.items()}
+    return {name: self._needed(f) for name, f in self.findings.items()}
 
-  def _needed(self, tested: Finding) -> int | None:
-    if tested.outcome == REJECTED:
+  def _needed(self, finding: Finding) -> int | None:
+    if finding.outcome == REJECTED:
       factors = np.geomspace(1 / self.num_examples, 1, 200)
-      enough = [f for f in factors if tested.power(f) >= _POWER]
+      enough = [f for f in factors if finding.power(f) >= _POWER]
       return math.ceil(min(enough, default=1) * self.num_examples)
-    room = self.bound - max(tested.effect, 0.5)
+    room = self.bound - max(finding.effect, 0.5)
     if room <= 0:
       return None
     needed = (stats.norm.ppf(0.95) / (2 * room)) ** 2
@@ -238,8 +238,8 @@ class Screening:
       table: The networks; choices that were not tested do not count.
       weights: The number of weights of each network. [R]
     """
-    tested = [name for name in self.accepted if name in table.bits]
-    largest = int(table.implied_states[table.network(tested)])
+    accepted = [name for name in self.accepted if name in table.bits]
+    largest = int(table.implied_states[table.network(accepted)])
     discrepancies = [
       max(0.0, self.findings[name].discrepancy)
       if name in self.findings
@@ -263,16 +263,21 @@ class Screening:
 
     colours = {REJECTED: '#D55E00', ACCEPTED: '#009E73', UNDECIDED: '#E69F00'}
     rows, columns = self.samples.shape[:2]
+    if not columns:
+      raise ValueError(
+        'a loaded screening has no examples to draw; call aen.screen again, or'
+        ' set `samples` to what take_samples returns'
+      )
     low, high = float(self.samples.min()), float(self.samples.max())
-    drawn = figure.Figure((3.4 + 0.6 * columns, 0.64 * rows), dpi=150)
+    drawn = figure.Figure((2.7 + 0.6 * columns, 0.64 * rows), dpi=150)
     grid = drawn.subplots(rows, columns, squeeze=False)
-    drawn.subplots_adjust(left=3.3 / (3.4 + 0.6 * columns), right=0.99)
+    drawn.subplots_adjust(left=2.6 / (2.7 + 0.6 * columns), right=0.99)
     drawn.subplots_adjust(top=0.99, bottom=0.01, wspace=0.06, hspace=0.12)
     titles = [('the examples', '#222222')]
-    for name, tested in self.findings.items():
-      told = f'told apart in {100 * tested.effect:.0f} %'
-      text = f'{name}\n{tested.outcome}, {told}, p = {tested.p_value:.3g}'
-      titles.append((text.replace('$', r'\$'), colours[tested.outcome]))
+    for name, finding in self.findings.items():
+      told = f'told apart in {100 * finding.effect:.0f} %'
+      text = f'{name}\n{finding.outcome}, {told}, p = {finding.p_value:.3g}'
+      titles.append((text.replace('$', r'\$'), colours[finding.outcome]))
     for row, images, (text, colour) in zip(
       grid, self.samples, titles, strict=True
     ):
@@ -387,7 +392,7 @@ def screen(
     )
   }
   accepted = [
-    i for i, t in enumerate(findings.values()) if t.outcome == ACCEPTED
+    i for i, f in enumerate(findings.values()) if f.outcome == ACCEPTED
   ]
   implied, generators = _closure(permutations, accepted)
   names = list(findings)
