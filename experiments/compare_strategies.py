@@ -19,7 +19,10 @@ command resumes an interrupted run.
 """
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import hashlib
 import pathlib
@@ -29,6 +32,7 @@ from absl import flags
 from matplotlib import figure
 import numpy as np
 
+from aen.report import charts
 from aen.search import agent as agent_lib
 from aen.search import compare
 from aen.search import landscape as landscape_lib
@@ -84,7 +88,6 @@ CONTENDERS = {
 }
 AT = (10, 20, 50, 100)  # networks trained, in summary.csv
 _CHUNK = 50
-_COLOURS = (*(f'C{i}' for i in range(10)), 'black')
 _LOCAL_ROUNDS = 3000
 
 
@@ -97,16 +100,13 @@ def main(_: list[str]) -> None:
   out = pathlib.Path(_OUT.value)
   rows: list[dict[str, Any]] = []
   summary: list[dict[str, Any]] = []
-  panels: dict[str, dict[str, dict[str, compare.Curves]]] = {}
   with launch.resumable():
     for landscape in [landscape_lib.load(f) for f in _LANDSCAPES.value]:
-      found = panels[landscape.name] = {}
       for label in _STRATEGIES.value or CONTENDERS:
         contender = Contender.of(label, landscape)
         traces = contender.search(landscape, out / 'traces')
         numbers = np.arange(contender.searches)
         curves = compare.curves(traces, landscape, numbers, _JUDGE.value)
-        found[label] = curves
         named = {'landscape': landscape.name, 'strategy': label}
         named['searches'] = contender.searches
         rows += [named | row for row in _curve_rows(curves)]
@@ -117,7 +117,7 @@ def main(_: list[str]) -> None:
       print(results.regret_table(summary, landscape.name), flush=True)
   rows_lib.write(out / 'regret.csv', rows)
   rows_lib.write(out / 'summary.csv', summary)
-  draw(panels).savefig(out / 'regret.png', dpi=120)
+  draw(summary).savefig(out / 'regret.png', metadata={'Software': None})
   print(f'Tables and picture: {out}')
 
 
@@ -265,36 +265,23 @@ def _statistics(curve: compare.Curves) -> dict[str, np.ndarray]:
   }
 
 
-def draw(
-  panels: dict[str, dict[str, dict[str, compare.Curves]]],
-) -> figure.Figure:
-  """Draws regret against both costs, one row per landscape."""
-  canvas = figure.Figure((11, 3.6 * len(panels)), layout='constrained')
-  axes = canvas.subplots(len(panels), 2, squeeze=False, sharey='row')
-  for row, (name, found) in zip(axes, panels.items(), strict=True):
-    for axis, kind in zip(row, ('networks', 'states'), strict=True):
-      for number, (label, curves) in enumerate(found.items()):
-        curve = curves[kind]
-        mean, band = compare.mean_and_band(100 * curve.regret)
-        style = '-' if label.startswith('dqn') else ('--', ':')[number % 2]
-        colour = _COLOURS[number % len(_COLOURS)]
-        axis.plot(curve.cost, mean, style, color=colour, label=label)
-        axis.fill_between(
-          curve.cost, mean - band, mean + band, color=colour, alpha=0.15
-        )
-      axis.set_xscale('log')
-      axis.set_title(name)
-      axis.set_xlabel(
-        {'networks': 'networks trained', 'states': 'states seen'}[kind]
-      )
-    row[0].set_ylabel('regret, points of accuracy')
-  canvas.legend(
-    *axes[0, 0].get_legend_handles_labels(),
-    loc='outside lower center',
-    ncols=6,
-    fontsize='small',
-  )
-  return canvas
+def draw(summary: Sequence[Mapping[str, Any]]) -> figure.Figure:
+  """Draws each strategy's regret, one bar per strategy.
+
+  Args:
+    summary: The rows of summary.csv; those after `AT[1]` networks are drawn, or
+      after as many as all landscapes have.
+  """
+  landscapes = {row['landscape'] for row in summary}
+  spent = Counter((row['strategy'], int(row['networks'])) for row in summary)
+  common = {n for (_, n), count in spent.items() if count == len(landscapes)}
+  after = min(AT[1], max(common))
+  values: dict[str, dict[str, float]] = {}
+  for row in summary:
+    if int(row['networks']) == after:
+      of_strategy = values.setdefault(row['strategy'], {})
+      of_strategy[row['landscape']] = 100 * float(row['regret'])
+  return charts.regrets(values, after)
 
 
 if __name__ == '__main__':
