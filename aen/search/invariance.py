@@ -47,7 +47,7 @@ class Statistics(NamedTuple):
   """Of one symmetry."""
 
   values: Any  # float32 [B + 1], T and then every T_b
-  size: Any  # float32 [], the mean of ‖φ(x_0) - mean_l φ(x_l)‖²
+  size: Any  # float32 [], the mean of ‖φ(x_0) - mean_j φ(x_j)‖²
   effect: Any  # float32 [], how often examples are told from their copies
 
   @property

@@ -25,7 +25,9 @@ from aen.groups.orbits import permutation
 from aen.search import invariance
 from aen.search import space as space_lib
 
-LEVEL = 0.05  # of the family-wise error
+# Of the family-wise error. Data with one true symmetry lose it with this
+# probability, so it is lower than the usual 5 %.
+LEVEL = 0.02
 BOUND = 0.55  # of pairs told apart, below which a symmetry may be accepted
 _RANDOMIZATIONS = 999
 _POWER = 0.9  # with which `examples_needed` suffice
@@ -330,7 +332,7 @@ def screen(
       always are.
     grid: The axes of an example that symmetries act on; by default all of one
       or two, else the first two. The others are channels.
-    level: The probability of rejecting any symmetry that the data have.
+    level: The largest probability of rejecting any symmetry that the data have.
     bound: Accept a symmetry that is not rejected if the upper confidence limit
       of its effect is at most this.
     num_randomizations: B, at least S / level - 1 with S symmetries; by default
@@ -356,6 +358,8 @@ def screen(
       )
     symmetries = space_lib.applicable([grid])
   symmetries = symmetries_lib.as_symmetries(symmetries)
+  if not 0 < level < 1:
+    raise ValueError(f'level must be between 0 and 1, got {level}')
   fewest = math.ceil(len(symmetries) / level) - 1
   if num_randomizations is None:
     num_randomizations = max(_RANDOMIZATIONS, fewest)

@@ -14,7 +14,7 @@ from aen.search import space as space_lib
 from experiments import invariant_sets
 
 SQUARE = ('rotation', 'horizontal_flip', 'vertical_flip')
-QUICK = {'num_randomizations': 199, 'num_frequencies': 32}
+QUICK = {'num_randomizations': 199, 'num_frequencies': 32, 'level': 0.05}
 NUM_SETS = 64  # of each kind
 FLIP = aen.Symmetry('flip', lambda x: x[::-1])
 # Equal examples are grouped, which makes the test conservative if they are
@@ -285,8 +285,9 @@ def test_the_figure_shows_every_symmetry():
     ({'groups': np.zeros(3)}, 'one group for each of 9'),
     ({'grid': (3, 4)}, 'first axes of an example'),
     ({'inputs': np.zeros((9, 4)), 'symmetries': None}, 'give your own'),
-    ({'num_randomizations': 10}, 'num_randomizations ≥ 59, got 10'),
+    ({'num_randomizations': 10}, 'num_randomizations ≥ 149, got 10'),
     ({'num_frequencies': 0}, 'num_frequencies'),
+    ({'level': 5}, 'level must be between 0 and 1, got 5'),
   ],
 )
 def test_errors_say_what_to_do(arguments, message):
