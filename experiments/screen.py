@@ -29,6 +29,7 @@ import numpy as np
 import aen
 from aen import io as io_lib
 from aen.data import transform
+from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import permutation
 from aen.report import charts
 from aen.search import compare
@@ -236,12 +237,12 @@ def true_symmetries(name: str, side: int = 28) -> tuple[str, ...]:
   config = transform.config(name)
   identity = np.arange(side * side, dtype=np.int32)
   products = [identity]
-  for bit, symmetry in enumerate(aen.SYMMETRIES.values()):
+  for bit, name_of_bit in enumerate(symmetries_lib.PAPER_SYMMETRIES):
     if not config.bits[bit]:
       continue
-    points = permutation(symmetry, (side, side))
-    if config.as_published and 'translation' in symmetry.name:
-      axis = int(symmetry.name.startswith('horizontal'))
+    points = permutation(name_of_bit, (side, side))
+    if config.as_published and 'translation' in name_of_bit:
+      axis = int(name_of_bit.startswith('horizontal'))
       points = permutation(lambda x, a=axis: np.roll(x, 1, a), (side, side))
     powers = [identity, points]
     if not config.as_published or bit == transform.ROTATION:
@@ -250,8 +251,8 @@ def true_symmetries(name: str, side: int = 28) -> tuple[str, ...]:
     products = [p[power] for p in products for power in powers]
   law = Counter(p.tobytes() for p in products)
   return tuple(
-    s.name
-    for s in aen.SYMMETRIES.values()
+    s
+    for s in symmetries_lib.PAPER_SYMMETRIES
     if law
     == Counter(p[permutation(s, (side, side))].tobytes() for p in products)
   )

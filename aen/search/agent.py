@@ -22,8 +22,8 @@ import numpy as np
 import optax
 
 from aen.search.replay import Transition
-
-EMPTY = 0  # the state without symmetry, where episodes begin
+from aen.search.space import EMPTY
+from aen.search.space import toggle
 
 
 class Walk(NamedTuple):
@@ -36,11 +36,6 @@ class Walk(NamedTuple):
 def reset() -> Walk:
   """Returns the beginning of an episode."""
   return Walk(jnp.int32(EMPTY), jnp.int32(0))
-
-
-def toggle(state: jax.Array, action: jax.Array) -> jax.Array:
-  """Returns the state with bit `action` flipped."""
-  return state ^ jnp.left_shift(jnp.int32(1), action.astype(jnp.int32))
 
 
 def neighbours(state: jax.Array, num_bits: int) -> jax.Array:

@@ -25,7 +25,7 @@ from aen.train.store import Record
 RETRAIN_FACTOR = 2.5  # the paper: 4 epochs in the search, 10 afterwards
 _SEED_STRIDE = 1000  # searches with different seeds share no child
 _RETRAIN_SEED = 500
-# States that random, local, evolution and halving propose at once: a constant,
+# States proposed at once by strategies with the option per_round: a constant,
 # so that the path of a search depends on its configuration alone.
 _PER_ROUND = 4
 

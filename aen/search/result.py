@@ -442,12 +442,19 @@ def from_spec(
     spec: The description; of MLPs if it names no kind.
     symmetries: Those in its table that are not in `SYMMETRIES`.
   """
-  own = {s.name: s for s in symmetries_lib.as_symmetries(symmetries)}
-  known = {**symmetries_lib.SYMMETRIES, **own}
+  own = symmetries_lib.as_symmetries(symmetries)
+  known = {**symmetries_lib.SYMMETRIES, **{s.name: s for s in own}}
+  # Launchers name functions by module: found by what they do instead.
+  actions = dict(zip(spec['symmetries'], spec.get('actions', ()), strict=False))
+  for name in spec['symmetries']:
+    for symmetry in own if name not in known else ():
+      if space_lib.action(symmetry, spec['image_shape']) == actions.get(name):
+        known[name] = symmetries_lib.Symmetry(name, symmetry.fn)
   if unknown := [name for name in spec['symmetries'] if name not in known]:
     raise ValueError(
       f'the symmetries {", ".join(unknown)} are not built in, and files hold'
-      ' only their names; pass them in `symmetries`'
+      ' only their names; pass their functions in `symmetries`, got'
+      f' {", ".join(s.name for s in own) or "none"}'
     )
   names = ('kind', 'symmetries', 'actions')
   rest = {name: value for name, value in spec.items() if name not in names}

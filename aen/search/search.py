@@ -65,7 +65,7 @@ def discover(
     test_labels: As `labels`.
     class_names: One per label.
     symmetries: Names, functions of an array, `Symmetry` objects, or a mix; by
-      default those of `SYMMETRIES` that can act on the images.
+      default those of the paper's twelve that can act on the images.
     head: 'invariant' (the logits do not change when the image is transformed,
       which says most about the data) or 'dense' (the paper's).
     strategy: Name in `strategies.STRATEGIES`; by default every network is

@@ -17,6 +17,7 @@ from aen.search import gcnn_space
 from aen.search import mlp_space
 from aen.search import result as result_lib
 from aen.search import search as search_lib
+from aen.search import strategies
 from aen.train import child as child_lib
 from aen.train import evaluate as evaluate_lib
 from aen.train import recipe as recipe_lib
@@ -123,8 +124,10 @@ def test_a_users_own_symmetry_is_found_and_survives_saving(tmp_path):
   assert result.best.symmetries == ('mirror',)
   again = aen.SearchResult.load(tmp_path, symmetries=own)
   assert again.verdict == result.verdict
-  with pytest.raises(ValueError, match='mirror, up are not built in'):
+  with pytest.raises(ValueError, match='mirror, up are not built in.*got none'):
     aen.SearchResult.load(tmp_path)
+  by_action = aen.SearchResult.load(tmp_path, symmetries=[up, np.fliplr])
+  assert by_action.verdict == result.verdict
 
 
 def test_a_symmetry_that_was_edited_is_another_run(tmp_path):
@@ -278,9 +281,7 @@ def found_dense():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  'strategy', ['random', 'local', 'screened', 'evolution', 'dqn']
-)
+@pytest.mark.parametrize('strategy', strategies.STRATEGIES)
 def test_every_strategy_searches(strategy):
   options = {'dqn': (('max_steps', 20), ('batch_size', 8))}
   result = start(None, strategy=strategy, options=options.get(strategy, ()))
@@ -288,7 +289,8 @@ def test_every_strategy_searches(strategy):
   assert result.counts.steps >= result.counts.networks - 1
   by_network = {entry.network: entry for entry in found_dense().ranking}
   for entry in result.ranking:
-    assert entry.search == by_network[entry.network].search
+    same = entry.search == by_network[entry.network].search
+    assert same or strategy == 'halving'  # which trains most for less long
 
 
 def test_halving_trains_the_best_on_and_no_other():

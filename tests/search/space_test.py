@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import aen
+from aen.groups.symmetries import PAPER_SYMMETRIES
 from aen.search import gcnn_space
 from aen.search import mlp_space
 from aen.search import result as result_lib
@@ -18,7 +19,7 @@ from aen.search import result as result_lib
 def test_the_papers_space():
   space = mlp_space.mlp_space((28, 28), 10)
   assert len(space) == 216
-  assert space.bits == tuple(aen.SYMMETRIES)
+  assert space.bits == PAPER_SYMMETRIES
   assert space.template.hidden_shapes == ((20, 20), (20, 20))
   assert space.num_weights(0) == 477600
   rotation = space.lattice.network('rotation')

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from aen.search import agent as agent_lib
+from aen.search import space as space_lib
 from aen.search.strategies import base
 
 
@@ -82,7 +82,7 @@ def propose(
     )
     parent = state.members[drawn[state.values[drawn].argmax()]]
     bit = jax.random.randint(key_bit, (), 0, config.num_bits)
-    mutant = agent_lib.toggle(parent, bit)
+    mutant = space_lib.toggle(parent, bit)
     return jnp.where(number < config.options.population, first, mutant)
 
   states = jax.vmap(breed)(base.slots(config.options.per_round))

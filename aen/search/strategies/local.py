@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aen.search import agent as agent_lib
+from aen.search import space as space_lib
 from aen.search.strategies import base
 
 _START = -1  # instead of a place among the neighbours: the start itself
@@ -84,10 +84,10 @@ def init(
   return LocalState(
     key=key_neighbours,
     restarts=jax.random.permutation(key_restarts, networks),
-    here=jnp.int32(agent_lib.EMPTY),
+    here=jnp.int32(space_lib.EMPTY),
     value=jnp.asarray(baseline, jnp.float32),
     place=jnp.int32(0),
-    best=jnp.int32(agent_lib.EMPTY),
+    best=jnp.int32(space_lib.EMPTY),
     best_value=jnp.float32(-jnp.inf),
     position=jnp.int32(0),
     counts=base.no_counts(config),
@@ -104,7 +104,7 @@ def propose(
   places = state.place + slots
   bit = bits.at[places].get(mode='fill', fill_value=0)
   neighbours = jnp.where(
-    places < num_bits, agent_lib.toggle(state.here, bit), base.NO_STATE
+    places < num_bits, space_lib.toggle(state.here, bit), base.NO_STATE
   )
   start = jnp.where(slots == 0, state.here, base.NO_STATE)
   states = jnp.where(state.place == _START, start, neighbours)
