@@ -45,6 +45,8 @@ class Search:
     recipe = self._recipe(min(len(data.train), search_images))
     config = dataclasses.replace(config, recipe=recipe)
     with launch.resumable():
-      result = search_lib.search(data, space, config, run_dir, search_images)
+      result = search_lib.search(
+        data, space, config, run_dir, search_images, screened=True
+      )
       page = report.write(result, data, run_dir)
     print(f'{result.verdict}\nreport: {page}')
