@@ -231,7 +231,7 @@ def true_symmetries(name: str, side: int = 28) -> tuple[str, ...]:
   not change its distribution. What the original images have is left out: they
   have none of the symmetries.
 
-  >>> true_symmetries('aug3', side=8)
+  >>> true_symmetries('aug3', side=12)
   ('top_horizontal_scramble',)
   """
   config = transform.config(name)
@@ -287,9 +287,10 @@ def _strategies(config: Config) -> Iterator[dict[str, Any]]:
           'regret': f'{mean[i]:.4f}',
           'band': f'{band[i]:.4f}',
         }
-    after = {
-      label: r[name][:, 0].mean().round(2) for label, r in regrets.items()
-    }
+    after = ', '.join(
+      f'{label} {found_by[name][:, 0].mean():.2f}'
+      for label, found_by in regrets.items()
+    )
     print(f'strategies: {name}: {after}', flush=True)
   _summarise(regrets)
   drawn = charts.regrets(
