@@ -28,6 +28,7 @@ _HOMES = {
   'nn.convert': ('expand', 'sharing_variables', 'to_dense'),
   'nn.mlp': ('EquivariantMLP',),
   'nn.group_cnn': ('GroupCNN',),
+  'nn.export': ('export',),
   'data.transform': (),
   'data.dataset': (),
   'data.catalogue': (),

@@ -18,13 +18,12 @@ minutes a landscape; the paper's DQN adds one or two minutes per seed. The same
 command resumes an interrupted run.
 """
 
-import ast
 from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 import hashlib
+import itertools
 import pathlib
 from typing import Any
 
@@ -36,11 +35,11 @@ from aen.report import charts
 from aen.search import agent as agent_lib
 from aen.search import compare
 from aen.search import landscape as landscape_lib
-from aen.search import strategies
 from experiments import launch
 from experiments import results
 from experiments import rows as rows_lib
 from experiments import traces as traces_lib
+from experiments.flags import parse_strategy
 
 _LANDSCAPES = flags.DEFINE_list(
   'landscapes', None, 'Landscape files (.npz), separated by commas.'
@@ -48,20 +47,12 @@ _LANDSCAPES = flags.DEFINE_list(
 _STRATEGIES = flags.DEFINE_multi_string(
   'strategy', None, 'A strategy; repeat for several. All contenders by default.'
 )
-_SEEDS = flags.DEFINE_integer(
-  'seeds', 200, 'Searches of each strategy.', lower_bound=2
-)
+_SEEDS = flags.DEFINE_integer('seeds', 200, 'Searches of each strategy.', 2)
 _LIGHT_SEEDS = flags.DEFINE_integer(
-  'light_seeds', 100, 'Searches of each DQN but the wide ones.', lower_bound=2
+  'light_seeds', 100, 'Searches of each DQN but the wide ones.', 2
 )
 _WIDE_SEEDS = flags.DEFINE_integer(
-  'wide_seeds',
-  20,
-  "Searches of each DQN with the paper's 400-wide network.",
-  lower_bound=2,
-)
-_JUDGE = flags.DEFINE_enum(
-  'judge', 'test', ['test', 'validation'], 'Accuracies that count as true.'
+  'wide_seeds', 20, "Searches of each DQN as wide as the paper's, 400.", 2
 )
 _OUT = flags.DEFINE_string(
   'out', 'runs/compare_strategies', 'Folder for traces, tables and picture.'
@@ -88,7 +79,6 @@ CONTENDERS = {
 }
 AT = (10, 20, 50, 100)  # networks trained, in summary.csv
 _CHUNK = 50
-_LOCAL_ROUNDS = 3000
 
 
 def main(_: list[str]) -> None:
@@ -97,23 +87,18 @@ def main(_: list[str]) -> None:
     raise ValueError(
       '--landscapes must name files made by experiments.landscape, got none'
     )
-  out = pathlib.Path(_OUT.value)
-  rows: list[dict[str, Any]] = []
-  summary: list[dict[str, Any]] = []
+  out, rows, summary = pathlib.Path(_OUT.value), [], []
   with launch.resumable():
     for landscape in [landscape_lib.load(f) for f in _LANDSCAPES.value]:
+      truth = landscape.values()
       for label in _STRATEGIES.value or CONTENDERS:
-        contender = Contender.of(label, landscape)
-        traces = contender.search(landscape, out / 'traces')
-        numbers = np.arange(contender.searches)
-        curves = compare.curves(traces, landscape, numbers, _JUDGE.value)
+        traces = search(label, landscape, out / 'traces')
+        numbers = np.arange(len(traces.states))
+        curves = compare.curves(traces, landscape, numbers)
         named = {'landscape': landscape.name, 'strategy': label}
-        named['searches'] = contender.searches
+        named['searches'] = len(numbers)
         rows += [named | row for row in _curve_rows(curves)]
-        truth = landscape.values(_JUDGE.value)
-        summary += [
-          named | row for row in _summary_rows(curves['networks'], truth)
-        ]
+        summary += [named | r for r in _summary_rows(curves['networks'], truth)]
       print(results.regret_table(summary, landscape.name), flush=True)
   rows_lib.write(out / 'regret.csv', rows)
   rows_lib.write(out / 'summary.csv', summary)
@@ -121,115 +106,65 @@ def main(_: list[str]) -> None:
   print(f'Tables and picture: {out}')
 
 
-@dataclasses.dataclass(frozen=True)
-class Contender:
-  """A strategy, how long it runs and how often."""
+def search(
+  label: str, landscape: landscape_lib.Landscape, folder: pathlib.Path
+) -> compare.Trace:
+  """Returns the traces of all searches; runs those that are not in files.
 
-  label: str
-  call: str
-  details: str  # whatever else decides what it does
-  strategy: strategies.Strategy
-  rounds: int
-  searches: int
-  chunk: int  # searches at once
-
-  @classmethod
-  def of(cls, label: str, landscape: landscape_lib.Landscape) -> 'Contender':
-    """Returns the strategy of a label, for a landscape."""
-    call = CONTENDERS.get(label, label)
-    name, options = parse(call)
-    strategy = traces_lib.make_strategy(landscape, name, **options)
-    details, searches, chunk = '', _SEEDS.value, _CHUNK
-    if name == 'dqn':
-      agent = agent_lib.DQNConfig(**options)
-      details, wide = repr(agent), max(agent.hidden_sizes) >= 400
-      searches = _WIDE_SEEDS.value if wide else _LIGHT_SEEDS.value
-      chunk = 1 if wide else _CHUNK
-    rounds = _rounds(name, options, landscape)
-    return cls(label, call, details, strategy, rounds, searches, chunk)
-
-  def search(
-    self, landscape: landscape_lib.Landscape, folder: pathlib.Path
-  ) -> compare.Trace:
-    """Returns the traces of all searches; runs those that are not known."""
-    parts = []
-    for first in range(0, self.searches, self.chunk):
-      last = min(first + self.chunk, self.searches)
-      path = folder / self._file_name(landscape, first, last)
-      traces = traces_lib.load(path)
-      if traces is None:
-        print(
-          f'{landscape.name}: {self.label}, searches {first} to {last - 1}',
-          flush=True,
-        )
-        traces = compare.search_landscape(
-          self.strategy,
-          landscape,
-          np.arange(first, last),
-          self.rounds,
-          vectorised=self.chunk > 1,
-        )
-        traces_lib.save(path, traces)
-      parts.append(traces)
-    return compare.Trace(*(np.concatenate(x) for x in zip(*parts, strict=True)))
-
-  def _file_name(
-    self, landscape: landscape_lib.Landscape, first: int, last: int
-  ) -> str:
-    asked = self.call, self.details, self.rounds, landscape.fingerprint
-    digest = hashlib.sha256(repr((*asked, first, last)).encode()).hexdigest()
-    name, short = landscape.name.replace('/', '_'), self.call.split('(')[0]
-    return f'{name}-{short}-{first:03}-{digest[:16]}.npz'
-
-
-def parse(call: str) -> tuple[str, dict[str, Any]]:
-  """Reads a name, or a call with literal keyword arguments.
-
-  >>> parse('halving(factor=3)')
-  ('halving', {'factor': 3})
+  A file's name has a digest of all that decides what is in it.
   """
-  try:
-    tree = ast.parse(call.strip(), mode='eval').body
-    if isinstance(tree, ast.Name):
-      return tree.id, {}
-    if isinstance(tree, ast.Call) and not tree.args:
-      options = {k.arg: ast.literal_eval(k.value) for k in tree.keywords}
-      return tree.func.id, options
-  except (SyntaxError, ValueError, AttributeError, TypeError):
-    pass
-  raise ValueError(
-    f'expected a strategy such as random or dqn(discount=0.9), got {call!r}'
-  )
+  call = CONTENDERS.get(label, label)
+  name, options = parse_strategy(call)
+  strategy = traces_lib.make_strategy(landscape, name, **options)
+  rounds = _rounds(name, options, landscape)
+  details, searches, chunk = '', _SEEDS.value, _CHUNK
+  if name == 'dqn':
+    agent = agent_lib.DQNConfig(**options)
+    details, searches = repr(agent), _LIGHT_SEEDS.value
+    if max(agent.hidden_sizes) >= 400:
+      searches, chunk = _WIDE_SEEDS.value, 1
+  parts = []
+  for first in range(0, searches, chunk):
+    last = min(first + chunk, searches)
+    asked = call, details, rounds, landscape.fingerprint, first, last
+    digest = hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
+    stem = f'{landscape.name.replace("/", "_")}-{call.split("(")[0]}'
+    path = folder / f'{stem}-{first:03}-{digest}.npz'
+    traces = traces_lib.load(path)
+    if traces is None:
+      which = f'{landscape.name}: {label}, searches {first} to {last - 1}'
+      print(which, flush=True)
+      traces = compare.search_landscape(
+        strategy, landscape, np.arange(first, last), rounds, chunk > 1
+      )
+      traces_lib.save(path, traces)
+    parts.append(traces)
+  return compare.Trace(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
 
 def _rounds(
   name: str, options: dict[str, Any], landscape: landscape_lib.Landscape
 ) -> int:
   """Returns how many rounds a search takes at most."""
-  per_round = options.get('per_round', 1)
   steps = {
     'exhaustive': len(landscape),
-    'random': len(landscape.network_of),
+    'random': len(landscape),
     'halving': 3 * len(landscape),
-    'local': _LOCAL_ROUNDS,
     'evolution': options.get('max_steps', 1000),
     'dqn': options.get('max_steps', agent_lib.DQNConfig().max_steps),
-  }[name]
-  if name == 'random' and options.get('distinct', True):
-    steps = len(landscape)
-  return -(-steps // per_round)
+  }.get(name, 3000)
+  if name == 'random' and not options.get('distinct', True):
+    steps = len(landscape.network_of)
+  return -(-steps // options.get('per_round', 1))
 
 
 def _curve_rows(curves: dict[str, compare.Curves]) -> Iterator[dict[str, Any]]:
   """Yields the points at which a regret changes; between them it is flat."""
   for kind, curve in curves.items():
-    statistics = _statistics(curve)
-    for x in np.flatnonzero(np.diff(statistics['regret'], prepend=np.inf)):
-      yield {
-        'cost': kind,
-        'spent': int(curve.cost[x]),
-        **{name: f'{values[x]:.6f}' for name, values in statistics.items()},
-      }
+    found = _statistics(curve)
+    for x in np.flatnonzero(np.diff(found['regret'], prepend=np.inf)):
+      at = {name: f'{values[x]:.6f}' for name, values in found.items()}
+      yield {'cost': kind, 'spent': int(curve.cost[x]), **at}
 
 
 def _summary_rows(
@@ -240,29 +175,23 @@ def _summary_rows(
   The gain is the accuracy of the pick over that of the average network, less
   one: how much better than picking a network at random.
   """
-  statistics = _statistics(curve)
-  for spent in AT:
-    if spent <= len(truth):
-      at = {name: values[spent - 1] for name, values in statistics.items()}
-      gain = (truth.max() - at['regret']) / truth.mean() - 1
-      yield {
-        'networks': spent,
-        **{name: round(value, 5) for name, value in at.items()},
-        'gain': round(gain, 4),
-        'gain_band': round(at['band'] / truth.mean(), 4),
-      }
+  found = _statistics(curve)
+  for spent in (number for number in AT if number <= len(truth)):
+    at = {name: values[spent - 1] for name, values in found.items()}
+    gain = (truth.max() - at['regret']) / truth.mean() - 1
+    yield {
+      'networks': spent,
+      **{name: round(value, 5) for name, value in at.items()},
+      'gain': round(gain, 4),
+      'gain_band': round(at['band'] / truth.mean(), 4),
+    }
 
 
 def _statistics(curve: compare.Curves) -> dict[str, np.ndarray]:
   """Returns means and half their 95 % intervals, by column. Each [X]."""
-  regret, band = compare.mean_and_band(curve.regret)
-  observed, observed_band = compare.mean_and_band(curve.observed)
-  return {
-    'regret': regret,
-    'band': band,
-    'observed': observed,
-    'observed_band': observed_band,
-  }
+  columns = ('regret', 'band', 'observed', 'observed_band')
+  pairs = map(compare.mean_and_band, (curve.regret, curve.observed))
+  return dict(zip(columns, itertools.chain(*pairs), strict=True))
 
 
 def draw(summary: Sequence[Mapping[str, Any]]) -> figure.Figure:

@@ -19,46 +19,32 @@ import math
 import multiprocessing
 import os
 import pathlib
+import re
 from typing import Any
 from typing import NamedTuple
 
 from absl import flags
-import matplotlib.pyplot as plt
+from matplotlib import figure
 import numpy as np
 
 import aen
 from aen.groups.paper import elements
+from aen.groups.symmetries import PAPER_SYMMETRIES
 from experiments import launch
 from experiments import timing
 
 # Beyond this, tables take gigabytes, and longer than any other limit.
 _MAX_TABLE_ENTRIES = 10**8
-_QUICK_LIMIT = 10.0  # seconds
 FAMILIES = ('784×400', 'single', 'product')
 
 _QUICK = flags.DEFINE_bool(
-  'quick',
-  False,
-  'At most 10^5 points and |G| = 10^3, no run of the paper’s'
-  f' algorithms longer than {_QUICK_LIMIT:.0f} s.',
+  'quick', False, 'At most 10^5 points, |G| = 10^3, and 10 s for a run.'
 )
-_MAX_POINTS = flags.DEFINE_integer(
-  'max_points', 10**7, 'The largest N.', lower_bound=10**3
-)
+_MAX_POINTS = flags.DEFINE_integer('max_points', 10**7, 'The largest N.', 10**3)
 _FAMILIES = flags.DEFINE_multi_enum(
   'families', list(FAMILIES), list(FAMILIES), 'What acts on the points.'
 )
-_LIMIT = flags.DEFINE_float(
-  'limit',
-  60.0,
-  'Runs of the paper’s algorithms that are predicted to take longer than this'
-  ' many seconds are not run; the prediction is drawn hollow.',
-  lower_bound=0.0,
-)
-_REPEATS = flags.DEFINE_integer(
-  'repeats', 3, 'Runs; the fastest counts.', lower_bound=1
-)
-
+_REPEATS = flags.DEFINE_integer('repeats', 3, 'Runs; the fastest counts.', 1)
 _OUT = timing.output('construction_benchmark')
 
 # Of each method: its colour, its marker, what it is.
@@ -72,9 +58,10 @@ STYLES = {
 
 def main(_: list[str]) -> None:
   """Measures, prints, writes the table and the figure."""
-  most, digits, limit = _MAX_POINTS.value, 4, _LIMIT.value
+  # Longer runs of the paper's algorithms are predicted and drawn hollow.
+  most, digits, limit = _MAX_POINTS.value, 4, 60.0
   if _QUICK.value:
-    most, digits, limit = min(most, 10**5), 3, min(limit, _QUICK_LIMIT)
+    most, digits, limit = min(most, 10**5), 3, 10.0
   watch = Stopwatch(limit, _REPEATS.value)
   rows = timing.collect(
     (measure(case, watch) for case in cases(_FAMILIES.value, most, digits)),
@@ -83,7 +70,7 @@ def main(_: list[str]) -> None:
   if {'single', 'product'} <= set(_FAMILIES.value):
     draw(rows, _OUT('construction.png'))
   seconds, lattice = timing.fastest(
-    lambda: aen.lattice(aen.SYMMETRIES, [(28, 28), (20, 20), (20, 20)]), 1
+    lambda: aen.lattice(PAPER_SYMMETRIES, [(28, 28), (20, 20), (20, 20)]), 1
   )
   print(
     f'\n4096 states of 784→400→400 are {len(lattice)} networks: {seconds:.1f} s'
@@ -101,11 +88,6 @@ class Case(NamedTuple):
   orders: tuple[int, ...]  # |G₁|, …, |Gₘ|
   group_order: int | None  # |G|; None if it is too large to list
 
-  @property
-  def num_points(self) -> int:
-    """N."""
-    return self.generators[0].size
-
 
 class Timing(NamedTuple):
   """Seconds, measured or predicted."""
@@ -118,8 +100,18 @@ def cases(
   families: Sequence[str], max_points: int, max_digits: int
 ) -> Iterator[Case]:
   """Yields the cases of some families, up to |G| = 10^max_digits."""
-  if '784×400' in families:
-    yield from _paper_layer()
+  if '784×400' in families:  # each of the twelve symmetries, then all of them
+    pairs = {
+      name: aen.pair(
+        aen.permutation(name, (28, 28)), aen.permutation(name, (20, 20))
+      )
+      for name in PAPER_SYMMETRIES
+    }
+    orders = [_order(pair) for pair in pairs.values()]
+    for (name, pair), order in zip(pairs.items(), orders, strict=True):
+      yield Case('784×400', name, [pair], (order,), order)
+    every = list(pairs.values())
+    yield Case('784×400', 'all twelve', every, tuple(orders), None)
   for exponent in range(3, round(math.log10(max_points)) + 1):
     if 'single' in families:
       yield _single(10**exponent, 2)
@@ -130,39 +122,21 @@ def cases(
         yield _product(exponent, digits)
 
 
-def _paper_layer() -> Iterator[Case]:
-  """Each of the twelve symmetries, then all of them, on 784×400 weights."""
-  pairs = {
-    name: aen.pair(
-      aen.permutation(name, (28, 28)), aen.permutation(name, (20, 20))
-    )
-    for name in aen.SYMMETRIES
-  }
-  orders = {name: _order(pair) for name, pair in pairs.items()}
-  for name, pair in pairs.items():
-    yield Case('784×400', name, [pair], (orders[name],), orders[name])
-  yield Case(
-    '784×400', 'all twelve', list(pairs.values()), tuple(orders.values()), None
-  )
-
-
 def _single(num_points: int, order: int) -> Case:
   """Z_k shifts one axis of k points."""
-  shift = aen.permutation(
-    lambda x: np.roll(x, 1, axis=0), (order, num_points // order)
-  )
+  shift = _shift(0, (order, num_points // order))
   return Case('single', f'Z{order}', [shift], (order,), order)
 
 
 def _product(exponent: int, factors: int) -> Case:
   """Z₁₀ × … × Z₁₀ shifts the axes of a grid of side ten, one each."""
-  shape = (10,) * exponent
-  shifts = [
-    aen.permutation(lambda x, axis=axis: np.roll(x, 1, axis), shape)
-    for axis in range(factors)
-  ]
+  shifts = [_shift(axis, (10,) * exponent) for axis in range(factors)]
   name = ' × '.join(['Z10'] * factors)
   return Case('product', name, shifts, (10,) * factors, 10**factors)
+
+
+def _shift(axis: int, shape: tuple[int, ...]) -> np.ndarray:
+  return aen.permutation(lambda x: np.roll(x, 1, axis), shape)
 
 
 def _order(generator: np.ndarray) -> int:
@@ -181,29 +155,18 @@ class Stopwatch:
     self._rate = dict.fromkeys(('alg1', 'alg2', 'listing'), 1e-7)
 
   def run(
-    self,
-    method: str,
-    work: int,
-    entries: float,
-    function: Callable[[], Any],
+    self, method: str, work: int, entries: float, function: Callable[[], Any]
   ) -> tuple[Timing, Any]:
-    """Times a function whose work is known, unless it would take too long.
+    """Times a function, unless it would take too long.
 
-    Args:
-      method: Whose rate of work it is.
-      work: How often Γ is evaluated or copied.
-      entries: How many entries its tables have.
-      function: What to time.
-
-    Returns:
-      Its time, and what it returned or None if it did not run.
+    `work` is how often Γ is evaluated or copied, `entries` the size of tables.
+    What did not run returns None.
     """
     predicted = work * self._rate[method]
     if predicted > self._limit or entries > _MAX_TABLE_ENTRIES:
       return Timing(predicted, measured=False), None
-    seconds, result = timing.fastest(
-      function, self.repeats if predicted < 1 else 1
-    )
+    repeats = self.repeats if predicted < 1 else 1
+    seconds, result = timing.fastest(function, repeats)
     if work > 10**5:  # smaller ones measure overheads
       self._rate[method] = seconds / work
     return Timing(seconds, measured=True), result
@@ -211,14 +174,13 @@ class Stopwatch:
 
 def measure(case: Case, watch: Stopwatch) -> dict[str, Any]:
   """Times all methods on one case and checks that they agree."""
-  size = case.num_points
+  size = case.generators[0].size  # N
   seconds, labels = timing.fastest(
     lambda: aen.orbits(case.generators, size), watch.repeats
   )
   times = {'aen': Timing(seconds, measured=True)}
 
-  work = size * sum(case.orders)
-  factors = []
+  work, factors = size * sum(case.orders), []
   if work <= _MAX_TABLE_ENTRIES:
     factors = [_tables([g], size) for g in case.generators]
   times['alg1'], found = watch.run(
@@ -233,11 +195,9 @@ def measure(case: Case, watch: Stopwatch) -> dict[str, Any]:
       'listing', entries, entries, lambda: _tables(case.generators, size)
     )
     evaluations = (int(labels.max()) + 1) * case.group_order
+    entries = entries if group else math.inf  # nothing to run on
     times['alg2'], found = watch.run(
-      'alg2',
-      evaluations,
-      entries if group else math.inf,  # nothing to run on
-      lambda: aen.alg2(group, size),
+      'alg2', evaluations, entries, lambda: aen.alg2(group, size)
     )
     _check(found, labels)
   row = {
@@ -266,33 +226,25 @@ def _tables(generators: list[np.ndarray], size: int) -> list[list[int]]:
 def large_layer() -> str:
   """Shares 56×56 → 56×56, 9.8 million weights, in a process of its own."""
   os.environ['AEN_CACHE_DIR'] = ''  # no disk: this measures the work itself
-  symmetries = ('rotation', 'horizontal_flip', _roll_rows, _roll_columns)
+  names = (
+    'rotation',
+    'horizontal_flip',
+    'vertical_translation',
+    'horizontal_translation',
+  )
   seconds, shared = timing.fastest(
-    lambda: aen.dense_sharing(symmetries, (56, 56), (56, 56)), 1
+    lambda: aen.dense_sharing(names, (56, 56), (56, 56)), 1
   )
   order = 56 * 56 * 8  # all shifts, and the square's symmetries: p4m on a torus
+  # getrusage would count the peak memory of the process's parent, too.
+  status, peak = pathlib.Path('/proc/self/status'), math.nan
+  if status.exists():
+    peak = int(re.search(r'VmHWM:\s*(\d+)', status.read_text())[1]) / 1024
   return (
     f'3136×3136 = {shared.kernel.size:,} weights, {shared.num_weights:,} free'
     f' under a group of order {order:,}: {seconds:.1f} s, peak memory'
-    f' {_peak_mib():.0f} MiB'
+    f' {peak:.0f} MiB'
   )
-
-
-def _peak_mib() -> float:
-  """This process's peak memory; getrusage would count its parent's too."""
-  status = pathlib.Path('/proc/self/status')
-  if not status.exists():
-    return math.nan
-  (line,) = [s for s in status.read_text().splitlines() if 'VmHWM' in s]
-  return int(line.split()[1]) / 1024
-
-
-def _roll_rows(x: np.ndarray) -> np.ndarray:
-  return np.roll(x, 1, axis=0)
-
-
-def _roll_columns(x: np.ndarray) -> np.ndarray:
-  return np.roll(x, 1, axis=1)
 
 
 def draw(results: list[dict[str, object]], path: pathlib.Path) -> None:
@@ -304,18 +256,18 @@ def draw(results: list[dict[str, object]], path: pathlib.Path) -> None:
     ('product', f'Products of Z₁₀, N = {middle:,}', 'group_order', '|G|'),
     ('product', 'Z₁₀ × Z₁₀ (|G| = 100, Σ|Gᵢ| = 20)', 'num_points', 'N'),
   )
-  figure, axes = plt.subplots(1, 3, figsize=(13, 4.2), sharey=True)
+  drawn = figure.Figure((13, 4.2), layout='tight')
+  axes = drawn.subplots(1, 3, sharey=True)
   for axis, (family, title, x, label) in zip(axes, panels, strict=True):
-    fixed = (
-      {'num_points': middle} if x == 'group_order' else {'group_order': 100}
-    )
+    fixed = {'num_points': middle, 'group_order': 100}
+    del fixed[x]
     wanted = {'family': family, **fixed}
     chosen = [r for r in results if wanted.items() <= r.items()]
     chosen.sort(key=lambda r, x=x: r[x])
+    places = [r[x] for r in chosen]
     for method, (color, marker, text) in STYLES.items():
       seconds = [r[f'{method}_seconds'] for r in chosen]
       face = [color if r[f'{method}_measured'] else 'white' for r in chosen]
-      places = [r[x] for r in chosen]
       axis.plot(places, seconds, color=color, lw=1, zorder=1)
       axis.scatter(
         places, seconds, c=face, marker=marker, edgecolors=color, label=text
@@ -324,10 +276,8 @@ def draw(results: list[dict[str, object]], path: pathlib.Path) -> None:
     axis.grid(alpha=0.3)
   axes[0].set_ylabel('seconds')
   axes[0].legend(fontsize=9)
-  figure.text(0.995, 0.01, 'hollow: predicted, not run', ha='right', fontsize=8)
-  figure.tight_layout()
-  figure.savefig(path, dpi=150)
-  plt.close(figure)
+  drawn.text(0.995, 0.01, 'hollow: predicted, not run', ha='right', fontsize=8)
+  drawn.savefig(path, dpi=150)
 
 
 if __name__ == '__main__':

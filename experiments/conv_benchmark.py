@@ -51,16 +51,16 @@ _CHILDREN = flags.DEFINE_integer(
 )
 _OUT = timing.output('conv_benchmark')
 
-State = tuple[Any, Any]
-Step = Callable[[State, jax.Array, jax.Array], State]
-
 
 def main(_: list[str]) -> None:
   """Measures, prints and writes the table."""
-  shapes = list(map(_shape, _SHAPES.value))
+  shapes = [text.split('x') for text in _SHAPES.value]
+  for text, sides in zip(_SHAPES.value, shapes, strict=True):
+    if len(sides) != 3 or not all(side.isdecimal() for side in sides):
+      raise ValueError(f'--shape must be written like 28x28x1, got {text!r}')
   rows = timing.collect(
     (
-      measure(group, width, shape)
+      measure(group, width, tuple(map(int, shape)))
       for shape in shapes
       for width in _WIDTHS.value
       for group in _GROUP.value
@@ -70,13 +70,6 @@ def main(_: list[str]) -> None:
   for key in rows[0]:
     if '/' in key:
       print(f'{key}: {timing.spread([r[key] for r in rows], "networks")}')
-
-
-def _shape(text: str) -> tuple[int, ...]:
-  sides = text.split('x')
-  if len(sides) != 3 or not all(side.isdecimal() for side in sides):
-    raise ValueError(f'--shape must be written like 28x28x1, got {text!r}')
-  return tuple(map(int, sides))
 
 
 class FlaxCNN(nn.Module):
@@ -118,64 +111,63 @@ def _modules(
   return found
 
 
-def _make_step(
-  module: nn.Module, augmented: bool, images: jax.Array
-) -> tuple[Step, Callable[[jax.Array], State]]:
-  """Returns one child's training step and its initial state, both pure."""
-  labels = jnp.arange(images.shape[0]) % 10
-  optimizer = optax.sgd(1e-3, momentum=0.9)
-  mask = jnp.ones(len(aen.AUGMENTATIONS))
-
-  def init(key: jax.Array) -> State:
-    params = module.init(key, images)['params']
-    return params, optimizer.init(params)
-
-  def logits(params: Any, key: jax.Array, images: jax.Array) -> jax.Array:
-    augment_key, dropout_key = jax.random.split(key)
-    if augmented:
-      images = aen.augment(augment_key, images, mask)
-    return module.apply(
-      {'params': params}, images, train=True, rngs={'dropout': dropout_key}
-    )
-
-  return timing.training_step(logits, labels, optimizer), init
-
-
 def measure(
   group: str, width: float, shape: tuple[int, int, int]
 ) -> dict[str, Any]:
   """Times a training step of each variant, and augmentation alone."""
-  modules = _modules(group_cnn.GROUPS[group], width, shape, _METHODS.value)
   images = jax.random.uniform(jax.random.key(0), (_BATCH.value, *shape))
+  labels = jnp.arange(len(images)) % 10
+  optimizer = optax.sgd(1e-3, momentum=0.9)
+  mask = jnp.ones(len(aen.AUGMENTATIONS))
   several = _CHILDREN.value > 1
   keys = jax.random.split(jax.random.key(1), _CHILDREN.value)
   key = keys if several else keys[0]
+
+  def compiled(function: Callable[..., Any], *axes: int | None) -> Any:
+    return jax.jit(jax.vmap(function, axes) if several else function)
+
+  def init(module: nn.Module, key: jax.Array) -> tuple[Any, Any]:
+    params = module.init(key, images)['params']
+    return params, optimizer.init(params)
+
+  def logits(
+    module: nn.Module,
+    augmented: bool,
+    params: Any,
+    key: jax.Array,
+    x: jax.Array,
+  ) -> jax.Array:
+    augment_key, dropout_key = jax.random.split(key)
+    x = aen.augment(augment_key, x, mask) if augmented else x
+    rngs = {'dropout': dropout_key}
+    return module.apply({'params': params}, x, train=True, rngs=rngs)
+
   calls, states = {}, {}
-  for name, (module, augmented) in modules.items():
-    step, init = _make_step(module, augmented, images)
-    if several:
-      step, init = jax.vmap(step, (0, 0, None)), jax.vmap(init)
+  variants = _modules(group_cnn.GROUPS[group], width, shape, _METHODS.value)
+  for name, (module, augmented) in variants.items():
     if module not in states:
-      states[module] = jax.jit(init)(key)
-    calls[name] = functools.partial(jax.jit(step), states[module], key, images)
-  mask = jnp.ones(len(aen.AUGMENTATIONS))
-  alone = jax.vmap(aen.augment, (0, None, None)) if several else aen.augment
-  calls['augment'] = functools.partial(jax.jit(alone), key, images, mask)
+      states[module] = compiled(functools.partial(init, module), 0)(key)
+    step = timing.training_step(
+      functools.partial(logits, module, augmented), labels, optimizer
+    )
+    calls[name] = functools.partial(
+      compiled(step, 0, 0, None), states[module], key, images
+    )
+  calls['augment'] = functools.partial(
+    compiled(aen.augment, 0, None, None), key, images, mask
+  )
   times = timing.interleaved(calls, _REPEATS.value)
-  images = '×'.join(map(str, shape))
-  return {'images': images, 'width': width, 'group': group, **_row(times)}
-
-
-def _row(times: timing.Times) -> dict[str, float]:
-  """Returns median milliseconds and median ratios."""
   row = {f'{name} ms': timing.milliseconds(times, name) for name in times}
   alone = ('augment', 'augmented')
-  for name in times:
-    if name not in ('flax', *alone):
-      row[f'{name} / flax'] = timing.ratio(times, name, 'flax')
-  for name in alone:
-    row[f'{name} / aen'] = timing.ratio(times, name, 'aen')
-  return {key: round(value, 3) for key, value in row.items()}
+  for name in (name for name in times if name not in ('flax', *alone)):
+    row[f'{name} / flax'] = timing.ratio(times, name, 'flax')
+  row |= {f'{name} / aen': timing.ratio(times, name, 'aen') for name in alone}
+  return {
+    'images': '×'.join(map(str, shape)),
+    'width': width,
+    'group': group,
+    **{key: round(value, 3) for key, value in row.items()},
+  }
 
 
 if __name__ == '__main__':

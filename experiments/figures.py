@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import textwrap
 
-from matplotlib import axes
 from matplotlib import figure
 import numpy as np
 
@@ -15,23 +14,26 @@ from aen.search import landscape as landscape_lib
 from experiments import published_mlp
 from experiments import traces
 
+# Legends below the axes, where they cover nothing.
+_BELOW = {
+  'loc': 'outside lower center',
+  'fontsize': style.MEDIUM,
+  'frameon': False,
+}
+Searches = Mapping[str, tuple[compare.Trace, landscape_lib.Landscape]]
+
 
 def tables(
   base: str, configs: Sequence[str], ours: np.ndarray
 ) -> figure.Figure:
   """Draws the paper's table and ours, double-centred, side by side."""
   drawn = style.sheet(9.5, 1.9 + 0.24 * len(configs))
-  both = published_mlp.table(base, configs), ours
+  both = {'Paper': published_mlp.table(base, configs), 'Ours': ours}
   axes = drawn.subplots(1, 2, sharey=True)
   names = [names[0] if names else 'none' for names in published_mlp.NETWORKS]
-  for ax, title, values in zip(axes, ('Paper', 'Ours'), both, strict=True):
-    image = ax.imshow(
-      published_mlp.double_centred(values),
-      cmap=style.DIVERGING,
-      vmin=-5,
-      vmax=5,
-      aspect='auto',
-    )
+  for ax, (title, values) in zip(axes, both.items(), strict=True):
+    centred = published_mlp.double_centred(values)
+    image = ax.imshow(centred, style.DIVERGING, vmin=-5, vmax=5, aspect='auto')
     style.tidy(ax, f'{title}: {base}', "network's symmetry", '')
     ax.set_xticks(range(len(names)), names, rotation=90)
     ax.set_yticks(range(len(configs)), configs)
@@ -40,28 +42,26 @@ def tables(
   return drawn
 
 
-def searches(
-  found: Mapping[str, tuple[compare.Trace, landscape_lib.Landscape]],
-) -> figure.Figure:
-  """Draws what searches saw, data set by data set.
-
-  Args:
-    found: What was proposed, and the landscape that was searched.
-  """
+def searches(found: Searches) -> figure.Figure:
+  """Draws networks in the order in which each search met them."""
   drawn, grid = _panels(len(found), 6, 2.1, 2.1, (0.4, 0.5))
   for ax, (name, search) in zip(grid.flat, found.items(), strict=False):
-    _search(ax, name, *search)
+    trace, landscape = search
+    table, states = landscape.best_so_far(0)[:, -1], np.asarray(trace.states)
+    met = landscape.network_of[np.concatenate([[0], states[states >= 0]])]
+    first = np.sort(np.unique(met, return_index=True)[1])
+    values, places = 100 * table[met[first]], np.arange(1, len(first) + 1)
+    ax.plot(places, values, '.', c=style.GREY, ms=3, label='network')
+    best = np.maximum.accumulate(values)
+    line = {'where': 'post', 'color': style.BEST, 'linewidth': 1.4}
+    ax.step(places, best, label='best so far', **line)
+    label = f'best of all {len(landscape)}'
+    ax.axhline(100 * table.max(), c=style.GREEN, lw=1, ls='--', label=label)
+    style.tidy(ax, name, 'networks trained', 'validation accuracy (%)')
   for ax in grid[:, 1:].flat:
     ax.set_ylabel('')
   handles, labels = grid.flat[0].get_legend_handles_labels()
-  drawn.legend(
-    handles,
-    labels,
-    loc='outside lower center',
-    ncols=len(labels),
-    fontsize=style.MEDIUM,
-    frameon=False,
-  )
+  drawn.legend(handles, labels, ncols=len(labels), **_BELOW)
   return drawn
 
 
@@ -83,60 +83,26 @@ def _panels(
   return drawn, grid
 
 
-def _search(
-  ax: axes.Axes,
-  name: str,
-  trace: compare.Trace,
-  landscape: landscape_lib.Landscape,
-) -> None:
-  """Draws networks in the order in which a search met them."""
-  table = landscape.best_so_far(0)
-  states = np.asarray(trace.states)
-  met = landscape.network_of[np.concatenate([[0], states[states >= 0]])]
-  first = np.sort(np.unique(met, return_index=True)[1])
-  values = 100 * table[met[first], -1]
-  places = np.arange(1, len(first) + 1)
-  ax.plot(places, values, '.', color=style.GREY, markersize=3, label='network')
-  ax.step(
-    places,
-    np.maximum.accumulate(values),
-    where='post',
-    color=style.BEST,
-    linewidth=1.4,
-    label='best so far',
-  )
-  ax.axhline(
-    100 * table[:, -1].max(),
-    color=style.GREEN,
-    linewidth=1,
-    linestyle='--',
-    label=f'best of all {len(landscape)}',
-  )
-  style.tidy(ax, name, 'networks trained', 'validation accuracy (%)')
-
-
-def curves(
-  found: Mapping[str, tuple[compare.Trace, landscape_lib.Landscape]],
-) -> figure.Figure:
-  """Draws the mean accuracy of the steps made with each ε, as in the paper.
-
-  Args:
-    found: What was proposed, and the landscape that was searched.
-  """
+def curves(found: Searches) -> figure.Figure:
+  """Draws the mean accuracy of the steps made with each ε, as in the paper."""
   bases = [*dict.fromkeys(name.split('/')[0] for name in found)]
-  drawn = style.sheet(4.2 * len(bases), 3.6)
-  config = agent_lib.DQNConfig()
-  for ax, base in zip(
-    drawn.subplots(1, len(bases), squeeze=False).flat, bases, strict=True
-  ):
+  drawn, config = style.sheet(4.2 * len(bases), 3.6), agent_lib.DQNConfig()
+  grid = drawn.subplots(1, len(bases), squeeze=False)
+  for ax, base in zip(grid.flat, bases, strict=True):
     names = [name for name in found if name.startswith(f'{base}/')]
     ends = []
     for name, color in zip(names, style.QUALITATIVE, strict=False):
       levels, means = traces.means(found[name][0], config)
       places = [config.epsilons.index(round(float(e), 6)) for e in levels]
       ax.plot(places, 100 * means, '.-', color=color)
-      ends.append((places[-1], 100 * means[-1], name.split('/')[1], color))
-    _label_ends(ax, ends)
+      ends.append((100 * means[-1], places[-1], name.split('/')[1], color))
+    # Names beside the ends of lines, none upon another.
+    height, free = np.ptp(ax.get_ylim()) / 22, -np.inf
+    for y, x, name, color in sorted(ends, key=lambda end: end[0]):
+      free = max(y, free)
+      place = {'xytext': (5, 0), 'textcoords': 'offset points', 'va': 'center'}
+      ax.annotate(name, (x, free), fontsize=style.SMALL, color=color, **place)
+      free += height
     style.tidy(
       ax, base, 'ε, share of random actions', 'mean validation accuracy (%)'
     )
@@ -145,86 +111,42 @@ def curves(
   return drawn
 
 
-def _label_ends(
-  ax: axes.Axes, ends: Sequence[tuple[float, float, str, str]]
-) -> None:
-  """Writes names beside the ends of lines, none upon another."""
-  low, high = ax.get_ylim()
-  height, free = (high - low) / 22, -np.inf
-  for x, y, name, color in sorted(ends, key=lambda end: end[1]):
-    free = max(y, free)
-    ax.annotate(
-      name,
-      (x, free),
-      xytext=(5, 0),
-      textcoords='offset points',
-      va='center',
-      fontsize=style.SMALL,
-      color=color,
-    )
-    free += height
-
-
 def spread(
   found: Mapping[str, landscape_lib.Landscape],
   marked: Mapping[str, Mapping[str, int]],
 ) -> figure.Figure:
-  """Draws what every network is worth, data set by data set.
-
-  Args:
-    found: The landscapes.
-    marked: By data set, networks to point out, by what they are.
-  """
+  """Draws what every network of each data set is worth; marks some, by kind."""
   drawn = style.sheet(9, 4.2)
   ax = drawn.subplots()
   jitter = np.random.default_rng(0).uniform(-0.28, 0.28, 4096)
   kinds = [*dict.fromkeys(kind for each in marked.values() for kind in each)]
   for place, (name, landscape) in enumerate(found.items()):
     values = 100 * landscape.values()
-    ax.plot(
-      place + jitter[: len(values)],
-      values,
-      '.',
-      color=style.PALE,
-      markersize=4,
-      zorder=1,
-    )
+    beside = place + jitter[: len(values)]
+    ax.plot(beside, values, '.', c=style.PALE, ms=4, zorder=1)
     for kind, network in marked[name].items():
       number = kinds.index(kind)
       ax.plot(
         place + 0.14 * (number - (len(kinds) - 1) / 2),
         values[network],
         'osD^v'[number % 5],
-        color=style.QUALITATIVE[number],
-        markersize=5.5,
-        markeredgecolor='white',
-        markeredgewidth=0.5,
+        c=style.QUALITATIVE[number],
         label=kind if place == 0 else None,
-        zorder=2,
+        **{'ms': 5.5, 'mec': 'white', 'mew': 0.5, 'zorder': 2},
       )
   style.tidy(ax, 'All networks of each data set', '', 'test accuracy (%)')
   ax.set_xticks(range(len(found)), found, rotation=30, ha='right')
-  drawn.legend(
-    loc='outside lower center',
-    ncols=len(kinds),
-    fontsize=style.MEDIUM,
-    frameon=False,
-  )
+  drawn.legend(ncols=len(kinds), **_BELOW)
   return drawn
 
 
 def gains(found: Mapping[str, Mapping[str, float]]) -> figure.Figure:
-  """Draws points gained, data set by data set, a panel for each comparison.
-
-  Args:
-    found: By what is compared, and by data set.
-  """
+  """Draws points gained, by what is compared (a panel) and by data set."""
   names = [*next(iter(found.values()))]
-  height = 0.9 + 0.2 * len(names)
+  height, places = 0.9 + 0.2 * len(names), range(len(names))
   drawn, grid = _panels(len(found), 3, 3.2, height, sharex=True, sharey=True)
   for ax, (title, each) in zip(grid.flat, found.items(), strict=False):
     values = [each[name] for name in names]
-    places = range(len(names))
     ax.axvline(0, color=style.GREY, linewidth=1)
     ax.axvline(np.mean(values), color=style.BEST, linewidth=1, linestyle='--')
     ax.plot(values, places, 'o', color=style.BEST, markersize=4)

@@ -7,10 +7,12 @@ launcher calls the functions that it needs, with the defaults that differ there;
 each returns a function that returns what the user asked for.
 """
 
+import ast
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import functools
 import importlib
 import inspect
 import pathlib
@@ -39,8 +41,6 @@ _AGENT_NAMES = {
   'batch_size': 'q_batch_size',
   'models': 'models_per_epsilon',
 }
-# Options of the agent that another strategy has too.
-_SHARED = {'evolution': ('max_steps',)}
 _SIMPLE = {
   bool: flags.DEFINE_bool,
   int: flags.DEFINE_integer,
@@ -54,9 +54,9 @@ def from_fields(
   *,
   only: Sequence[str] = (),
   exclude: Sequence[str] = (),
-  names: Mapping[str, str] | None = None,
-  choices: Mapping[str, Sequence[str]] | None = None,
-  notes: Mapping[str, str] | None = None,
+  names: Mapping[str, str] = types.MappingProxyType({}),
+  choices: Mapping[str, Sequence[str]] = types.MappingProxyType({}),
+  notes: Mapping[str, str] = types.MappingProxyType({}),
   independent: bool = True,
   **defaults: Any,
 ) -> Callable[[], dict[str, Any]]:
@@ -77,19 +77,24 @@ def from_fields(
   """
   kinds, texts = typing.get_type_hints(config), help_texts(config)
   parsers: dict[str, Callable[[], Any]] = {}
-  for field in dataclasses.fields(config):
-    if field.name in exclude or (only and field.name not in only):
+
+  def check(value: Any, field: str) -> bool:
+    try:  # None is to be filled in
+      return value is None or bool(config(**{field: value}))
+    except ValueError as error:
+      raise flags.ValidationError(str(error)) from error
+
+  for field in (f.name for f in dataclasses.fields(config)):
+    if field in exclude or (only and field not in only):
       continue
-    name = (names or {}).get(field.name, field.name)
-    parsers[field.name] = _define(
-      name,
-      defaults.pop(name, field.default),
-      f'{texts[field.name]} {(notes or {}).get(field.name, "")}'.strip(),
-      kinds[field.name],
-      (choices or {}).get(field.name),
+    name = names.get(field, field)
+    default = defaults.pop(name, getattr(config, field))
+    text = f'{texts[field]} {notes.get(field, "")}'.strip()
+    parsers[field] = _define(
+      name, default, text, kinds[field], choices.get(field)
     )
     if independent:
-      flags.register_validator(name, _checker(config, field.name))
+      flags.register_validator(name, functools.partial(check, field=field))
   assert not defaults, f'{config.__name__} has no flags {[*defaults]}'
   return lambda: {field: parse() for field, parse in parsers.items()}
 
@@ -103,56 +108,35 @@ def help_texts(config: type) -> dict[str, str]:
 
 
 def _define(
-  name: str,
-  default: Any,
-  text: str,
-  kind: Any,
-  choices: Sequence[str] | None,
+  name: str, default: Any, text: str, kind: Any, choices: Sequence[str] | None
 ) -> Callable[[], Any]:
   """Defines one flag; returns a function that returns its value."""
+  if typing.get_origin(kind) is types.UnionType:  # such as int | None
+    kind = typing.get_args(kind)[0]
   if choices is not None:
     holder = flags.DEFINE_enum(name, default, list(choices), text)
     return lambda: holder.value
-  if typing.get_origin(kind) is types.UnionType:  # such as int | None
-    kind = typing.get_args(kind)[0]
   if kind in _SIMPLE:
     bounds = {'lower_bound': 0} if kind is int else {}
     holder = _SIMPLE[kind](name, default, text, **bounds)
     return lambda: holder.value
   element = typing.get_args(kind)[0]  # of tuple[int, ...]
-  words = default and [str(value) for value in default]
-  holder = flags.DEFINE_list(name, words, text)
+  holder = flags.DEFINE_list(name, default and [*map(str, default)], text)
 
   def parse() -> tuple[Any, ...] | None:
     try:
-      return holder.value and tuple(element(word) for word in holder.value)
+      return holder.value and tuple(map(element, holder.value))
     except ValueError as error:
+      given = ','.join(holder.value)
       raise ValueError(
-        f'--{name} must be numbers separated by commas, got'
-        f' {",".join(holder.value)}'
+        f'--{name} must be numbers separated by commas, got {given}'
       ) from error
 
   return parse
 
 
-def _checker(config: type, field: str) -> Callable[[Any], bool]:
-  """Returns a validator that asks the dataclass; None is to be filled in."""
-
-  def check(value: Any) -> bool:
-    try:
-      return value is None or bool(config(**{field: value}))
-    except ValueError as error:
-      raise flags.ValidationError(str(error)) from error
-
-  return check
-
-
 def recipe(**defaults: Any) -> Callable[[int], recipe_lib.Recipe]:
-  """Defines how children are trained; epochs by default as many as suit.
-
-  Returns:
-    A function from the number of training images to the recipe.
-  """
+  """Defines how children are trained: a function of the number of images."""
   defaults = {'epochs': None, 'criterion': 'likelihood'} | defaults
   note = 'By default as many as take 250 steps, and at least 4.'
   values = from_fields(
@@ -170,16 +154,15 @@ def recipe(**defaults: Any) -> Callable[[int], recipe_lib.Recipe]:
 
 
 def search(**defaults: Any) -> Callable[[recipe_lib.Recipe], aen.SearchConfig]:
-  """Defines the search: the strategy, its seeds, the retraining.
-
-  Returns:
-    A function from the children's recipe to the configuration.
-  """
+  """Defines the search and its agent: a function of the children's recipe."""
   own = {field.name for field in dataclasses.fields(aen.SearchConfig)}
   searching = from_fields(
     aen.SearchConfig,
     exclude=('recipe', 'options'),
-    choices={'strategy': [*strategies.STRATEGIES]},
+    notes={
+      'strategy': f'One of {", ".join(strategies.STRATEGIES)}; options of its'
+      ' own as in halving(factor=3).'
+    },
     **{'strategy': 'dqn'} | {k: v for k, v in defaults.items() if k in own},
   )
   agent = from_fields(
@@ -192,44 +175,49 @@ def search(**defaults: Any) -> Callable[[recipe_lib.Recipe], aen.SearchConfig]:
   )
 
   def make(recipe: recipe_lib.Recipe) -> aen.SearchConfig:
-    fields = searching()
-    options = _options(fields['strategy'], agent())
-    return aen.SearchConfig(recipe, options=tuple(options.items()), **fields)
+    fields, options = searching(), agent()
+    strategy, own = parse_strategy(fields['strategy'])
+    known = strategies.option_names(strategy)
+    if strategy == 'dqn':
+      if len(options['models']) == 1:
+        options['models'] *= len(options['epsilons'])
+      agent_lib.DQNConfig(**options)  # raises if they do not go together
+    else:  # flags of the agent count where the strategy has that option too
+      given = {
+        field: value
+        for field, value in options.items()
+        if not flags.FLAGS[_AGENT_NAMES.get(field, field)].using_default_value
+      }
+      for field in given.keys() - set(known):
+        raise ValueError(
+          f'--{_AGENT_NAMES.get(field, field)} is for --strategy=dqn, got'
+          f' --strategy={strategy}; leave one of them out'
+        )
+      options = given
+    options |= own
+    fields |= {'strategy': strategy, 'options': tuple(options.items())}
+    return aen.SearchConfig(recipe, **fields)
 
   return make
 
 
-def _options(strategy: str, agent: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a strategy's options; raises if it would ignore one that is set."""
-  if strategy == 'dqn':
-    models, levels = agent['models'], len(agent['epsilons'])
-    options = {
-      **agent,
-      'models': models * levels if len(models) == 1 else models,
-    }
-    agent_lib.DQNConfig(**options)  # raises if they do not go together
-    return options
-  shared = _SHARED.get(strategy, ())
-  for field in agent.keys() - shared:
-    name = _AGENT_NAMES.get(field, field)
-    if not flags.FLAGS[name].using_default_value:
-      raise ValueError(
-        f'--{name} is for --strategy=dqn, got --strategy={strategy};'
-        ' leave one of them out'
-      )
-  return {field: agent[field] for field in shared}
+def parse_strategy(call: str) -> tuple[str, dict[str, Any]]:
+  """Reads a name, or a call with literal keyword arguments.
 
-
-def children(num_seeds: int) -> Callable[[], dict[str, Any]]:
-  """Defines how many children are trained, and how many of them at once.
-
-  Returns:
-    A function that returns `num_seeds` and `children_per_batch`.
+  >>> parse_strategy('halving(factor=3)')
+  ('halving', {'factor': 3})
   """
-  return from_fields(
-    aen.SearchConfig,
-    only=('num_seeds', 'children_per_batch'),
-    num_seeds=num_seeds,
+  try:
+    tree = ast.parse(call.strip(), mode='eval').body
+    if isinstance(tree, ast.Name):
+      return tree.id, {}
+    if isinstance(tree, ast.Call) and not tree.args:
+      options = {k.arg: ast.literal_eval(k.value) for k in tree.keywords}
+      return tree.func.id, options
+  except (SyntaxError, ValueError, AttributeError, TypeError):
+    pass
+  raise ValueError(
+    f'expected a strategy such as random or dqn(discount=0.9), got {call!r}'
   )
 
 
@@ -285,18 +273,17 @@ class Data:
 
   def run_dir(self, experiment: str) -> pathlib.Path:
     """Returns the run directory."""
-    if given := self._values()['run_dir']:
-      return pathlib.Path(given)
     parts = pathlib.Path(self.name).with_suffix('').parts
     words = [part for part in parts if part not in ('/', '..', '.')]
-    return pathlib.Path('runs', experiment, '_'.join(words))
+    default = pathlib.Path('runs', experiment, '_'.join(words))
+    return pathlib.Path(self._values()['run_dir'] or default)
 
   def load(self, name: str | None = None, **counts: int) -> dataset_lib.Dataset:
     """Loads --dataset, or another one; `counts` override flags."""
-    options = self._values()
+    options = self._values() | counts
     del options['run_dir']
     dataset = options.pop('dataset')
-    return aen.load_dataset(name or dataset, **{**options, **counts})
+    return aen.load_dataset(name or dataset, **options)
 
 
 def places() -> Callable[[], finding.Places]:
@@ -311,8 +298,8 @@ class Networks:
 
   Attributes:
     symmetries: The symmetries to choose among, separated by commas; by default
-      all that can act on the images. Your own are written module.function, as
-      numpy.transpose.
+      those of the paper's that can act on the images. Your own are written
+      module.function, as numpy.transpose.
     head: The last layer: invariant (the logits are the same for transformed
       images) or dense (as in the paper).
     features: Channels at each hidden point; by default as many as give small or
@@ -327,12 +314,9 @@ class Networks:
 def networks(
   exclude: Sequence[str] = (), **defaults: Any
 ) -> Callable[[], dict[str, Any]]:
-  """Defines the flags of `Networks`.
-
-  Returns:
-    A function that returns keyword arguments of a space.
-  """
-  known = f'Those known: {", ".join(aen.SYMMETRIES)} (CNNs: the first three).'
+  """Defines the flags of `Networks`, which are keyword arguments of a space."""
+  names = ', '.join(aen.SYMMETRIES)
+  known = f'Those known: {names} (CNNs: rotation and flips).'
   values = from_fields(
     Networks,
     exclude=exclude,
@@ -341,24 +325,29 @@ def networks(
     **defaults,
   )
 
+  def symmetry(word: str) -> aen.Symmetry | str:
+    """Returns a name as it is, and `module.function` as that function."""
+    module, _, name = word.rpartition('.')
+    if not module:
+      return word
+    try:
+      function = getattr(importlib.import_module(module), name, None)
+    except ModuleNotFoundError as error:
+      raise ValueError(
+        f'--symmetries: there is no module {module!r} in the current directory'
+        f' or on PYTHONPATH, for {word}'
+      ) from error
+    if not callable(function):
+      raise ValueError(
+        f'--symmetries: {module} has no function {name!r}; write'
+        ' module.function, such as numpy.transpose'
+      )
+    return aen.Symmetry(word, function)
+
   def parse() -> dict[str, Any]:
     found = values()
     if found['symmetries'] is not None:
-      found['symmetries'] = [_symmetry(word) for word in found['symmetries']]
+      found['symmetries'] = [*map(symmetry, found['symmetries'])]
     return found
 
   return parse
-
-
-def _symmetry(word: str) -> aen.Symmetry | str:
-  """Returns a name as it is, and `module.function` as that function."""
-  module, _, name = word.rpartition('.')
-  if not module:
-    return word
-  function = getattr(importlib.import_module(module), name, None)
-  if not callable(function):
-    raise ValueError(
-      f'--symmetries: {module} has no function {name!r}; write module.function,'
-      ' such as numpy.transpose'
-    )
-  return aen.Symmetry(word, function)

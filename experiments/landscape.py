@@ -11,8 +11,7 @@ The paper's children on real images (eight minutes for three seeds):
 The same command resumes an interrupted run.
 """
 
-from collections.abc import Sequence
-
+import aen
 from aen.search import landscape as landscape_lib
 from aen.search import mlp_space
 from aen.train import store as store_lib
@@ -22,20 +21,22 @@ from experiments import launch
 _DATA = flags.Data()
 _NETWORKS = flags.networks()
 _RECIPE = flags.recipe()
-_CHILDREN = flags.children(num_seeds=3)
+_CHILDREN = flags.from_fields(
+  aen.SearchConfig, only=('num_seeds', 'children_per_batch'), num_seeds=3
+)
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Trains the landscape that the flags describe, and writes it."""
-  run_dir = _DATA.run_dir('landscape')
-  data, children = _DATA.load(), _CHILDREN()
+  run_dir, data = _DATA.run_dir('landscape'), _DATA.load()
+  children = _CHILDREN()
   with launch.resumable():
     landscape = landscape_lib.train_landscape(
       data,
       mlp_space.mlp_space(data.image_shape, data.num_classes, **_NETWORKS()),
       _RECIPE(len(data.train)),
-      seeds=range(children['num_seeds']),
-      run_dir=run_dir,
+      range(children['num_seeds']),
+      run_dir,
       children_per_batch=children['children_per_batch'],
     )
   landscape.save(run_dir / 'landscape.npz')

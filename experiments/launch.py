@@ -25,7 +25,9 @@ def run(main: Callable[[list[str]], None]) -> None:
 
   def guarded(argv: list[str]) -> None:
     if absl_logging.get_verbosity() == absl_logging.INFO:  # absl's default
-      _be_quiet()
+      # Silences Orbax, and JAX on missing accelerators.
+      absl_logging.set_verbosity(absl_logging.WARNING)
+      logging.getLogger('jax._src.xla_bridge').setLevel(logging.WARNING)
     jax.config.update('jax_numpy_rank_promotion', 'raise')
     use_all_cores()
     try:
@@ -55,7 +57,11 @@ def use_all_cores() -> None:
 def parse(argv: list[str], about: str) -> list[str]:
   """Parses flags; exits with 0 after --help, with 2 after a wrong argument."""
   if _HELP & set(argv):
-    print(usage(about))
+    modules = sorted(flags.FLAGS.flags_by_module_dict())
+    ours = (m for m in modules if m.startswith('experiments.') or m == argv[0])
+    text = '\n'.join([about, *map(flags.FLAGS.module_help, ours)])
+    # absl appends to the full stop of flags that may be repeated.
+    print(text.replace('.;\n', ';\n'))
     sys.exit(0)
   try:
     words = flags.FLAGS(argv)[1:]
@@ -67,24 +73,6 @@ def parse(argv: list[str], about: str) -> list[str]:
     print(f'{error}; --help lists the flags', file=sys.stderr)
     sys.exit(2)
   return argv[:1]
-
-
-def usage(about: str) -> str:
-  """Returns what a launcher does, and its flags, module by module."""
-  ours = [
-    module
-    for module in sorted(flags.FLAGS.flags_by_module_dict())
-    if module.startswith('experiments.') or module == sys.argv[0]
-  ]
-  groups = (flags.FLAGS.module_help(module) for module in ours)
-  # absl appends to the full stop of flags that may be repeated.
-  return '\n'.join([about, *groups]).replace('.;\n', ';\n')
-
-
-def _be_quiet() -> None:
-  """Silences what Orbax, and JAX on missing accelerators, have to say."""
-  absl_logging.set_verbosity(absl_logging.WARNING)
-  logging.getLogger('jax._src.xla_bridge').setLevel(logging.WARNING)
 
 
 @contextlib.contextmanager

@@ -17,9 +17,9 @@ outputs. Ratios are medians over the rounds: `aen` about 1.2 at batch 64, 1.0 at
 
 from collections.abc import Callable
 from collections.abc import Iterator
+import functools
 import statistics
 from typing import Any
-from typing import NamedTuple
 
 from absl import flags
 from flax import linen as nn
@@ -30,6 +30,7 @@ import optax
 
 import aen
 from aen.groups.paper import elements
+from aen.groups.symmetries import PAPER_SYMMETRIES
 from experiments import launch
 from experiments import timing
 
@@ -51,19 +52,15 @@ _SETS = flags.DEFINE_multi_string(
 )
 _OUT = timing.output('layer_benchmark')
 
-_GRIDS = ((28, 28), (20, 20), (20, 20))
-_FULL = (784 * 400, 400 * 400)
 SETS = (
-  *((name,) for name in aen.SYMMETRIES),
+  *((name,) for name in PAPER_SYMMETRIES),
   ('rotation', 'horizontal_flip'),
   ('rotation', 'left_vertical_scramble'),
   ('horizontal_flip', 'vertical_flip', 'top_horizontal_scramble'),
-  tuple(aen.SYMMETRIES),
+  PAPER_SYMMETRIES,
   (),
 )
 
-State = tuple[Any, Any]  # parameters, and the state of the optimizer
-Step = Callable[[State], State]
 Kernel = Callable[[jax.Array], jax.Array]
 
 
@@ -79,35 +76,21 @@ def main(_: list[str]) -> None:
     ),
     _OUT('layers.csv'),
   )
-  for variant in dict.fromkeys(row['variant'] for row in rows):
-    for batch in _BATCHES.value:
-      kind = variant, batch
-      chosen = [row for row in rows if (row['variant'], row['batch']) == kind]
-      ratios = timing.spread([row['ratio'] for row in chosen], 'sets')
-      compiling = statistics.median(row['compile_ms'] for row in chosen)
-      print(
-        f'{variant:7} batch {batch:3}: ratio to dense: {ratios}; median compile'
-        f' time {compiling:.0f} ms'
-      )
+  kinds: dict[tuple[str, int], list[Any]] = {}
+  for row in rows:
+    kinds.setdefault((row['variant'], row['batch']), []).append(row)
+  for (variant, batch), chosen in kinds.items():
+    ratios = timing.spread([row['ratio'] for row in chosen], 'sets')
+    compiling = statistics.median(row['compile_ms'] for row in chosen)
+    print(
+      f'{variant:7} batch {batch:3}: ratio to dense: {ratios}; median compile'
+      f' time {compiling:.0f} ms'
+    )
 
 
-class DenseMLP(nn.Module):
-  """The same widths with the layers of Flax."""
-
-  @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps x [B, 28, 28] to logits [B, 10]."""
-    x = x.reshape(x.shape[0], -1)
-    for width in (400, 400):
-      x = nn.relu(nn.Dense(width)(x))
-    return nn.Dense(10)(x)
-
-
-class Layer(NamedTuple):
-  """A hidden layer without its bias."""
-
-  shape: tuple[int, ...]  # of its weights
-  apply: Callable[[jax.Array, jax.Array], jax.Array]  # of weights and inputs
+# A hidden layer without its bias: the shape of its weights, and its output as a
+# function of weights and inputs.
+Layer = tuple[tuple[int, ...], Callable[[jax.Array, jax.Array], jax.Array]]
 
 
 class LayerMLP(nn.Module):
@@ -119,11 +102,10 @@ class LayerMLP(nn.Module):
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps x [B, 28, 28] to logits [B, 10]."""
     x = x.reshape(x.shape[0], -1)
-    for i, layer in enumerate(self.layers):
-      init = nn.initializers.normal(0.05)
-      weights = self.param(f'weights_{i}', init, layer.shape)
+    for i, (shape, apply) in enumerate(self.layers):
+      weights = self.param(f'weights_{i}', nn.initializers.normal(0.05), shape)
       bias = self.param(f'bias_{i}', nn.initializers.zeros, (400,))
-      x = nn.relu(layer.apply(weights, x) + bias[None])
+      x = nn.relu(apply(weights, x) + bias[None])
     return nn.Dense(10)(x)
 
 
@@ -131,15 +113,16 @@ def _variants(
   names: tuple[str, ...], backward: bool
 ) -> dict[str, tuple[nn.Module, dict[str, Any]]]:
   """Returns modules by name, each with collections to pass along."""
-  padded = aen.EquivariantMLP((), max_weights=_FULL)
-  own = aen.EquivariantMLP(names, max_weights=_FULL)
+  full = (784 * 400, 400 * 400)
+  padded = aen.EquivariantMLP((), max_weights=full)
+  own = aen.EquivariantMLP(names, max_weights=full)
   found = {
-    'dense': (DenseMLP(), {}),
+    'dense': (timing.DenseMLP((400, 400, 10)), {}),
     'aen': (aen.EquivariantMLP(names), {}),
     'padded': (padded, aen.sharing_variables(own)),
   }
   if backward and names:
-    layers = list(zip(_GRIDS[:-1], _GRIDS[1:], strict=True))
+    layers = [((28, 28), (20, 20)), ((20, 20), (20, 20))]
     shared = [aen.dense_sharing(names, *layer) for layer in layers]
     for name, make in (('scatter', _scatter), ('sorted', _sorted_sums)):
       found[name] = LayerMLP(tuple(_kernel_layer(s, make) for s in shared)), {}
@@ -154,7 +137,7 @@ def _kernel_layer(
 ) -> Layer:
   """A layer whose kernel is a function of the shared weights."""
   kernel = make(sharing.kernel)
-  return Layer((sharing.num_weights,), lambda weights, x: x @ kernel(weights))
+  return (sharing.num_weights,), (lambda weights, x: x @ kernel(weights))
 
 
 def _block_layer(
@@ -162,11 +145,9 @@ def _block_layer(
 ) -> Layer:
   """One block of rows per orbit of outputs, against transformed copies of x."""
   inputs, firsts, position = _blocks(name, in_shape, out_shape)
-
-  def apply(kernel: jax.Array, x: jax.Array) -> jax.Array:
-    return (x[:, inputs] @ kernel).reshape(x.shape[0], -1)[:, position]
-
-  return Layer((inputs.shape[1], firsts), apply)
+  return (inputs.shape[1], firsts), (
+    lambda w, x: (x[:, inputs] @ w).reshape(len(x), -1)[:, position]
+  )
 
 
 def _sorted_sums(index: np.ndarray) -> Kernel:
@@ -202,37 +183,31 @@ def _blocks(
   _, firsts = np.unique(labels, return_index=True)
   position = np.zeros(labels.size, np.int32)
   for g, element in enumerate(group):
-    position[element[size:][firsts] - size] = g * firsts.size + np.arange(
-      firsts.size
-    )
+    places = g * firsts.size + np.arange(firsts.size)
+    position[element[size:][firsts] - size] = places
   return group[:, :size], firsts.size, position
-
-
-def _make_step(
-  module: nn.Module, extra: dict[str, Any], batch: int
-) -> tuple[Step, State]:
-  """Returns a jitted training step and its first state."""
-  x = jax.random.normal(jax.random.key(0), (batch, 28, 28))
-  labels = jax.random.randint(jax.random.key(1), (batch,), 0, 10)
-  optimizer = optax.adam(1e-3)
-  params = jax.jit(module.init)(jax.random.key(2), x)['params']
-  step = timing.training_step(
-    lambda params: module.apply({'params': params, **extra}, x),
-    labels,
-    optimizer,
-  )
-  return jax.jit(step), (params, optimizer.init(params))
 
 
 def measure(names: tuple[str, ...], batch: int) -> Iterator[dict[str, Any]]:
   """Yields a row for each variant: its step, its compilation, its ratio."""
+  x = jax.random.normal(jax.random.key(0), (batch, 28, 28))
+  labels = jax.random.randint(jax.random.key(1), (batch,), 0, 10)
+  optimizer = optax.adam(1e-3)
+
+  def logits(module: nn.Module, extra: Any, params: Any) -> jax.Array:
+    return module.apply({'params': params, **extra}, x)
+
   steps, compiling = {}, {}
   for variant, (module, extra) in _variants(names, _BACKWARD.value).items():
-    step, state = _make_step(module, extra, batch)
-    compiling[variant], compiled = timing.timed(
-      lambda step=step, state=state: step.lower(state).compile()
+    params = jax.jit(module.init)(jax.random.key(2), x)['params']
+    state = params, optimizer.init(params)
+    step = timing.training_step(
+      functools.partial(logits, module, extra), labels, optimizer
     )
-    steps[variant] = _stepper(compiled, state)
+    compiling[variant], compiled = timing.timed(
+      lambda step=step, state=state: jax.jit(step).lower(state).compile()
+    )
+    steps[variant] = functools.partial(compiled, state)
   times = timing.interleaved(steps, _REPEATS.value, warm_up=0)
   label = 'all twelve' if len(names) == 12 else ' + '.join(names) or 'none'
   for variant in steps:
@@ -244,17 +219,6 @@ def measure(names: tuple[str, ...], batch: int) -> Iterator[dict[str, Any]]:
       'compile_ms': round(1e3 * compiling[variant], 3),
       'ratio': round(timing.ratio(times, variant, 'dense'), 3),
     }
-
-
-def _stepper(step: Step, state: State) -> Callable[[], State]:
-  """Returns a function that takes one training step after another."""
-
-  def run() -> State:
-    nonlocal state
-    state = step(state)
-    return state
-
-  return run
 
 
 if __name__ == '__main__':

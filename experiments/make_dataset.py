@@ -9,8 +9,6 @@ As one .npz file, with the paper's sample figures:
 Ten seconds and five for the 70000 images of G-MNIST on two cores.
 """
 
-from collections.abc import Sequence
-
 from absl import flags as absl_flags
 
 from aen.data import figures
@@ -35,7 +33,7 @@ _FIGURES = absl_flags.DEFINE_bool(
   'figures', False, 'Draw the sample figures of G-data sets in --output_dir.'
 )
 _OUTPUT_DIR = absl_flags.DEFINE_string(
-  'output_dir', 'datasets', 'Where .npz files and figures are written.'
+  'output_dir', 'datasets', 'Folder of .npz files and figures.'
 )
 _MAX_EXAMPLES = absl_flags.DEFINE_integer(
   'max_examples',
@@ -44,12 +42,10 @@ _MAX_EXAMPLES = absl_flags.DEFINE_integer(
   ' --format=tfds, give it a --data_dir of its own.',
   lower_bound=1,
 )
-
-
 _PLACES = flags.places()
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Makes everything that the flags ask for, and prints where it is."""
   places, folder = _PLACES(), _OUTPUT_DIR.value
   limit = {'max_examples': _MAX_EXAMPLES.value}

@@ -25,10 +25,10 @@ import pathlib
 from absl import flags as absl_flags
 import numpy as np
 
+import aen
 from aen.data import dataset as dataset_lib
 from aen.search import gcnn_space
 from aen.train import evaluate as evaluate_lib
-from aen.train import recipe as recipe_lib
 from aen.train import score
 from aen.train import store as store_lib
 from experiments import flags
@@ -47,25 +47,19 @@ _DATA = flags.Data(dataset='all', run_dir='runs/published_gcnn', partial=True)
 _RECIPE = flags.recipe(
   epochs=10, batch_size=32, optimizer='sgd', criterion='accuracy'
 )
-_CHILDREN = flags.children(num_seeds=1)
+_CHILDREN = flags.from_fields(
+  aen.SearchConfig, only=('num_seeds', 'children_per_batch'), num_seeds=1
+)
 
 TABLE = pathlib.Path(__file__).with_suffix('.csv')  # as the paper prints it
 # Made by the same recipe; the name of the data says that it is not the same.
 STAND_INS = {'rot_mnist': 'rot_mnist_made'}
-# What tells rows of our table apart.
-KEY = (
-  'dataset',
-  'initializer',
-  'epochs',
-  'train',
-  'test',
-  'symmetries',
-  'augmentations',
-  'size',
-)
+# What tells rows of our table apart: the task, and the network.
+_NETWORK = ('symmetries', 'augmentations', 'size')
+KEY = ('dataset', 'initializer', 'epochs', 'train', 'test', *_NETWORK)
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Trains the table, data set by data set, and writes it as it grows."""
   run_dir, table = _DATA.run_dir('published_gcnn'), configurations()
   path, found = run_dir / 'published_gcnn.csv', False
@@ -79,8 +73,7 @@ def main(_: Sequence[str]) -> None:
         continue
       print(repr(data), flush=True)
       wanted = [*table[name]]
-      if _COMPARISONS.value:
-        wanted += comparisons(table[name])
+      wanted += comparisons(table[name]) if _COMPARISONS.value else []
       for row in measure(data, wanted, store):
         rows_lib.add(path, [row], KEY)
       found = True
@@ -128,16 +121,11 @@ def load(name: str) -> dataset_lib.Dataset | None:
 
 def comparisons(rows: Sequence[Row]) -> Iterator[Row]:
   """Yields symmetry, its lack and its replacement, where rows lack them."""
-  columns = ('symmetries', 'augmentations', 'size')
-  known = {tuple(row[column] for column in columns) for row in rows}
-  for network in (
-    ('', '', 'small'),
-    ('', results.RANDOM_ROTATIONS_AND_FLIPS, 'small'),
-    (results.ROTATIONS_AND_FLIPS, '', 'small'),
-  ):
+  known = {tuple(row[column] for column in _NETWORK) for row in rows}
+  for network in results.SMALL_GCNNS.values():
     if network not in known:
       printed = {'dataset': rows[0]['dataset'], 'test_accuracy': ''}
-      yield printed | dict(zip(columns, network, strict=True))
+      yield printed | dict(zip(_NETWORK, network, strict=True))
 
 
 def measure(
@@ -160,43 +148,32 @@ def measure(
     for row in rows:
       network = space.network(names(row))
       records = evaluate([(network, seed) for seed in seeds])
-      yield _row(data, row, records, recipe)
+      ours = 100 * np.array(
+        [score.validation_protocol(r, recipe.criterion) for r in records]
+      )
+      error = ours.std(ddof=1) / len(ours) ** 0.5 if len(ours) > 1 else None
+      values = {
+        'dataset': data.name,
+        'initializer': recipe.initializer,
+        **{column: row[column] for column in _NETWORK},
+        'weights': records[0].num_weights,
+        'epochs': recipe.epochs,
+        'train': len(data.train),
+        'validation': len(data.validation),
+        'test': len(data.test),
+        'seeds': len(ours),
+        'paper': row['test_accuracy'],
+        'ours': f'{ours.mean():.2f}',
+        'standard_error': '' if error is None else f'{error:.2f}',
+        'seconds': f'{np.mean([record.seconds for record in records]):.2f}',
+      }
+      yield {column: str(value) for column, value in values.items()}
 
 
 def names(row: Row) -> list[str]:
   """Returns the bits of a row's network that are on."""
   size = [row['size']] if row['size'] == gcnn_space.LARGE else []
   return [*row['symmetries'].split(), *row['augmentations'].split(), *size]
-
-
-def _row(
-  data: dataset_lib.Dataset,
-  printed: Row,
-  records: Sequence[store_lib.Record],
-  recipe: recipe_lib.Recipe,
-) -> Row:
-  ours = 100 * np.array(
-    [score.validation_protocol(r, recipe.criterion) for r in records]
-  )
-  error = f'{ours.std(ddof=1) / len(ours) ** 0.5:.2f}' if len(ours) > 1 else ''
-  values = {
-    'dataset': data.name,
-    'initializer': recipe.initializer,
-    'symmetries': printed['symmetries'],
-    'augmentations': printed['augmentations'],
-    'size': printed['size'],
-    'weights': records[0].num_weights,
-    'epochs': recipe.epochs,
-    'train': len(data.train),
-    'validation': len(data.validation),
-    'test': len(data.test),
-    'seeds': len(ours),
-    'paper': printed['test_accuracy'],
-    'ours': f'{ours.mean():.2f}',
-    'standard_error': error,
-    'seconds': f'{np.mean([record.seconds for record in records]):.2f}',
-  }
-  return {column: str(value) for column, value in values.items()}
 
 
 if __name__ == '__main__':

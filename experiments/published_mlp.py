@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-import aen
+from aen.groups.symmetries import PAPER_SYMMETRIES
 from aen.train import recipe as recipe_lib
 from experiments import rows as rows_lib
 
 BASES = {'g_mnist': 'G-MNIST', 'g_fashion_mnist': 'G-Fashion-MNIST'}
 SINGLE = tuple(f'iaug{bit}' for bit in range(13))
 MULTIPLE = tuple(f'aug{number}' for number in range(6))
-NETWORKS = ((), *((name,) for name in aen.SYMMETRIES))
+NETWORKS = ((), *((name,) for name in PAPER_SYMMETRIES))
 AEN = 'AEN'  # the column of what the search found
 # The column Eq(k) is the network equivariant to symmetry number …
 NETWORK_OF_COLUMN = (1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 6, 7)
@@ -96,11 +96,7 @@ def diagonal_p(values: np.ndarray, first: int = 6) -> float:
   """Does a network do best on images that its own symmetry transformed?
 
   An exact permutation test: the share of permutations of the columns from
-  `first` on whose diagonal, after double centring, has as large a sum.
-
-  Args:
-    values: [13, 13]
-    first: The first of the rows and columns in question.
+  `first` on whose diagonal, after double centring, has as large a sum. [13, 13]
   """
   square = double_centred(values)[first:, first:]
   rows = np.arange(len(square))

@@ -19,7 +19,6 @@ retrains three known children, half a minute, and exits with 1 if any differs:
   python -m experiments.reproduce --raw_dir=path/to/files --verify=3
 """
 
-from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
@@ -29,7 +28,6 @@ import os
 import pathlib
 import platform
 import sys
-import time
 from typing import Any
 
 from absl import flags as absl_flags
@@ -65,20 +63,12 @@ _STAGES = [
 _STAGE = absl_flags.DEFINE_multi_enum(
   'stage', _STAGES, _STAGES, 'Stages to run, in this order.'
 )
+_BASES = list(published_mlp.BASES)
 _BASE = absl_flags.DEFINE_multi_enum(
-  'base',
-  list(published_mlp.BASES),
-  list(published_mlp.BASES),
-  'Which images are transformed.',
+  'base', _BASES, _BASES, 'Which images are transformed.'
 )
 _CHILDREN = flags.from_fields(
   aen.SearchConfig, only=('num_seeds', 'top'), num_seeds=3, top=4
-)
-_RECIPE = absl_flags.DEFINE_multi_enum(
-  'recipe',
-  list(published_mlp.RECIPES),
-  list(published_mlp.RECIPES),
-  "Recipes of the stage 'recipes'.",
 )
 _VERIFY = absl_flags.DEFINE_integer(
   'verify', 0, 'Only retrain this many known children.', lower_bound=0
@@ -94,7 +84,7 @@ _AGENT: dict[str, Any] = {}  # the paper's
 _SEARCH_RECIPE = aen.Recipe(epochs=4, criterion='accuracy')
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Runs what has not been run, stage by stage."""
   run_dir = io_lib.open_run(_RUN_DIR.value, {'experiment': 'reproduce'})
   results = pathlib.Path(_RESULTS.value)
@@ -110,7 +100,6 @@ def main(_: Sequence[str]) -> None:
       results=results,
       places=_PLACES(),
       bases=tuple(_BASE.value),
-      recipes=tuple(_RECIPE.value),
       **_CHILDREN(),
     )
     if _VERIFY.value:
@@ -122,14 +111,13 @@ def main(_: Sequence[str]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Reproduction:
-  """What all stages share."""
+  """What all stages share, and the stages: what to train on a data set."""
 
   store: store_lib.Results
   run_dir: pathlib.Path
   results: pathlib.Path
   places: finding.Places
   bases: tuple[str, ...]
-  recipes: tuple[str, ...]
   num_seeds: int
   top: int
 
@@ -141,7 +129,7 @@ class Reproduction:
     rows: list[rows_lib.Row] = []
     for base in self.bases:
       for config in configs:
-        for task in STAGES[stage](self, f'{base}/{config}'):
+        for task in getattr(self, stage)(f'{base}/{config}'):
           rows += retraining.train(task, self.store, self.places)
         if rows:
           rows_lib.add(self.results / f'{stage}.csv', rows, retraining.KEY)
@@ -152,31 +140,65 @@ class Reproduction:
     """The seeds of each network."""
     return range(self.num_seeds)
 
-  @property
-  def landscape_file(self) -> pathlib.Path:
-    """The landscapes of all data sets."""
-    return self.results / 'landscapes.npz'
+  def tables(self, name: str) -> list[Task]:
+    """The paper's tables; several seeds of those that searches compete with."""
+    single = name.split('/')[1] in published_mlp.SINGLE
+    return [retraining.table_task(name, [0] if single else self.seeds)]
 
-  def landscapes(self) -> dict[str, landscape_lib.Landscape]:
-    """Returns the landscapes that are known, by data set."""
-    if not self.landscape_file.exists():
-      return {}
-    return landscape_lib.load_all(self.landscape_file)
-
-  def landscape(self, name: str) -> landscape_lib.Landscape:
-    """Returns the landscape of a data set."""
-    found = self.landscapes()
+  def landscapes(self, name: str) -> list[Task]:
+    """Every network; trained here, because no row is written."""
+    path = self.results / 'landscapes.npz'
+    found = landscape_lib.load_all(path) if path.exists() else {}
+    for landscape in found.values():
+      if not np.array_equal(landscape.seeds, self.seeds):
+        raise ValueError(
+          f'{path} has landscapes of {len(landscape.seeds)} seeds, --num_seeds'
+          f' asks for {self.num_seeds}; choose other --results'
+        )
     if name not in found:
-      raise FileNotFoundError(
-        f'{self.landscape_file} has no landscape of {name}; run'
-        ' --stage=landscapes first'
+      data = load_for_search(name, self.places)
+      found[name] = landscape_lib.train_landscape(
+        data,
+        mlp_space.mlp_space(data.image_shape, data.num_classes, head='dense'),
+        _SEARCH_RECIPE,
+        self.seeds,
+        self.run_dir / 'landscapes',
       )
-    return found[name]
+      landscape_lib.save_all(path, found.values())
+      print(f'{name} is in {path}', flush=True)
+    return []
+
+  def searches(self, name: str) -> list[Task]:
+    """The paper's search on the landscape, which trains nothing."""
+    self.chosen(name)
+    return []
 
   def chosen(self, name: str) -> dict[str, Sequence[str]]:
-    """Returns the networks of a data set to look at closer, by role."""
-    landscape = self.landscape(name)
-    found = traces.top_networks(search(self, landscape), landscape, self.top)
+    """Returns the networks of a data set to look at closer, by role.
+
+    Searches its landscape, unless that is known.
+    """
+    path = self.results / 'landscapes.npz'
+    known = landscape_lib.load_all(path) if path.exists() else {}
+    if name not in known:
+      raise FileNotFoundError(
+        f'{path} has no landscape of {name}; run --stage=landscapes first'
+      )
+    landscape = known[name]
+    trace = traces.load_one(self.results, landscape)
+    if trace is None:
+      trace = compare.search_landscape(
+        traces.make_strategy(landscape, 'dqn', **_AGENT),
+        landscape,
+        np.array([0]),
+        agent_lib.DQNConfig(**_AGENT).max_steps,
+        vectorised=False,
+      )
+      path = traces.path_of(self.results, landscape)
+      traces.save(path, trace)
+      print(f'wrote {path}', flush=True)
+      trace = traces.load_one(self.results, landscape)
+    found = traces.top_networks(trace, landscape, self.top)
     roles = {f'search {i}': n for i, n in enumerate(found, start=1)}
     roles['best'] = int(landscape.values('validation').argmax())
     return {
@@ -186,39 +208,47 @@ class Reproduction:
       retraining.BASELINE: (),
     }
 
+  def networks(self, name: str) -> list[Task]:
+    """What was found, what is best, and what the data were made with."""
+    return [Task(name, self.chosen(name), self.seeds)]
+
+  def recipes(self, name: str) -> list[Task]:
+    """What was found, trained by other recipes."""
+    roles = self.chosen(name)
+    first = {'search 1': roles['search 1']}
+    every = {r: n for r, n in roles.items() if r.startswith('search ')}
+    every[retraining.BASELINE] = ()
+    ours = published_mlp.OURS
+    return [
+      Task(name, every if title == ours else first, self.seeds, recipe, title)
+      for title, recipe in published_mlp.RECIPES.items()
+    ]
+
+  def lessons(self, name: str) -> list[Task]:
+    """Is it the symmetry, or fewer weights? The head? The way data are made?"""
+    pair = self.pair(name)
+    first = {'search 1': pair['search 1']}
+    wide = aen.EquivariantMLP(
+      pair['search 1'], in_shape=(28, 28), width_matched=True
+    )
+    head, width = {'head': 'invariant'}, {'features': wide.widths()}
+    return [
+      Task(name, pair, self.seeds, change='invariant head', options=head),
+      Task(f'{name}_group', pair, self.seeds, change='exact moves'),
+      Task(name, first, self.seeds, change='as many weights', options=width),
+    ]
+
+  def halves(self, name: str) -> list[Task]:
+    """Does it matter which of the test images are looked at?"""
+    return [
+      Task(name, self.pair(name), self.seeds, change=title, half=half)
+      for half, title in enumerate(published_mlp.HALVES)
+    ]
+
   def pair(self, name: str) -> dict[str, Sequence[str]]:
     """Returns the baseline and the network that the search found."""
     roles = self.chosen(name)
     return {role: roles[role] for role in (retraining.BASELINE, 'search 1')}
-
-
-def tables(work: Reproduction, name: str) -> list[Task]:
-  """The paper's tables; several seeds of those that searches compete with."""
-  single = name.split('/')[1] in published_mlp.SINGLE
-  return [retraining.table_task(name, [0] if single else work.seeds)]
-
-
-def landscapes(work: Reproduction, name: str) -> list[Task]:
-  """Every network; trained here, because no row is written."""
-  found = work.landscapes()
-  for landscape in found.values():
-    if not np.array_equal(landscape.seeds, work.seeds):
-      raise ValueError(
-        f'{work.landscape_file} has landscapes of {len(landscape.seeds)}'
-        f' seeds, --num_seeds asks for {work.num_seeds}; choose other --results'
-      )
-  if name not in found:
-    data = load_for_search(name, work.places)
-    found[name] = landscape_lib.train_landscape(
-      data,
-      mlp_space.mlp_space(data.image_shape, data.num_classes, head='dense'),
-      _SEARCH_RECIPE,
-      work.seeds,
-      work.run_dir / 'landscapes',
-    )
-    landscape_lib.save_all(work.landscape_file, found.values())
-    print(f'{name} is in {work.landscape_file}', flush=True)
-  return []
 
 
 def load_for_search(name: str, places: finding.Places) -> dataset_lib.Dataset:
@@ -227,102 +257,22 @@ def load_for_search(name: str, places: finding.Places) -> dataset_lib.Dataset:
   return aen.load_dataset(name, size='search', num_test=2000, **where)
 
 
-def searches(work: Reproduction, name: str) -> list[Task]:
-  """The paper's search on the landscape, which trains nothing."""
-  search(work, work.landscape(name))
-  return []
-
-
-def search(
-  work: Reproduction, landscape: landscape_lib.Landscape
-) -> compare.Trace:
-  """Returns what the search proposed, [T]; searches unless that is known."""
-  if (known := traces.load_one(work.results, landscape)) is not None:
-    return known
-  strategy = traces.make_strategy(landscape, 'dqn', **_AGENT)
-  steps = agent_lib.DQNConfig(**_AGENT).max_steps
-  trace = compare.search_landscape(
-    strategy, landscape, np.array([0]), steps, vectorised=False
-  )
-  path = traces.path_of(work.results, landscape)
-  traces.save(path, trace)
-  print(f'wrote {path}', flush=True)
-  return traces.load_one(work.results, landscape)
-
-
-def networks(work: Reproduction, name: str) -> list[Task]:
-  """What was found, what is best, and what the data were made with."""
-  return [Task(name, work.chosen(name), work.seeds)]
-
-
-def recipes(work: Reproduction, name: str) -> list[Task]:
-  """What was found, trained by other recipes."""
-  roles = work.chosen(name)
-  first = {'search 1': roles['search 1']}
-  every = {r: n for r, n in roles.items() if r.startswith('search ')}
-  every[retraining.BASELINE] = ()
-  return [
-    Task(
-      name,
-      every if title == published_mlp.OURS else first,
-      work.seeds,
-      recipe=published_mlp.RECIPES[title],
-      change=title,
-    )
-    for title in work.recipes
-  ]
-
-
-def lessons(work: Reproduction, name: str) -> list[Task]:
-  """Is it the symmetry, or fewer weights? The head? The way data are made?"""
-  pair = work.pair(name)
-  first = {'search 1': pair['search 1']}
-  wide = aen.EquivariantMLP(
-    pair['search 1'], in_shape=(28, 28), width_matched=True
-  )
-  head, width = {'head': 'invariant'}, {'features': wide.widths()}
-  return [
-    Task(name, pair, work.seeds, change='invariant head', options=head),
-    Task(f'{name}_group', pair, work.seeds, change='exact moves'),
-    Task(name, first, work.seeds, change='as many weights', options=width),
-  ]
-
-
-def halves(work: Reproduction, name: str) -> list[Task]:
-  """Does it matter which of the test images are looked at?"""
-  return [
-    Task(name, work.pair(name), work.seeds, change=title, half=half)
-    for half, title in enumerate(published_mlp.HALVES)
-  ]
-
-
-# What to train for a stage on a data set.
-STAGES: dict[str, Callable[[Reproduction, str], list[Task]]] = {
-  'tables': tables,
-  'landscapes': landscapes,
-  'searches': searches,
-  'networks': networks,
-  'recipes': recipes,
-  'lessons': lessons,
-  'halves': halves,
-}
-
-
 @contextlib.contextmanager
 def timed(
   path: pathlib.Path, stage: str, bases: Sequence[str]
 ) -> Iterator[None]:
   """Appends to a file how long a stage ran until it finished or was stopped."""
-  started = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
-  start, state = time.perf_counter(), 'stopped'
+  started = datetime.datetime.now(datetime.UTC)
+  state = 'stopped'
   try:
     yield
     state = 'finished'
   finally:
-    seconds = round(time.perf_counter() - start)
+    ended = datetime.datetime.now(datetime.UTC)
+    seconds = round((ended - started).total_seconds())
     print(f'{stage}: {state} after {seconds} s', flush=True)
     row = {
-      'started': started,
+      'started': started.isoformat(timespec='seconds'),
       'stage': stage,
       'bases': ' '.join(bases),
       'state': state,
@@ -348,24 +298,20 @@ def verify(work: Reproduction, count: int) -> int:
     names = {known['role']: known['symmetries'].split()}
     task = Task(known['dataset'], names, [int(known['seed'])])
     (again,) = retraining.train(task, store_lib.Results(), work.places)
-    same = _numbers(known) == _numbers(again)
-    differ += not same
+    before, now = (
+      f'{row["published"]} by the paper protocol, {row["honest"]} by the'
+      f' validation protocol, {row["validation"]} in validation,'
+      f' {row["weights"]} weights'
+      for row in (known, again)
+    )
+    differ += before != now
     print(
       f'{known["dataset"]}, {known["symmetries"] or "no symmetry"}, seed'
-      f' {known["seed"]}: {_numbers(known)};'
-      f' {"the same" if same else f"now {_numbers(again)}"}',
+      f' {known["seed"]}: {before};'
+      f' {"the same" if before == now else f"now {now}"}',
       flush=True,
     )
   return int(differ > 0)
-
-
-def _numbers(row: rows_lib.Row) -> str:
-  """Returns all of a child that has to be reproduced."""
-  return (
-    f'{row["published"]} by the paper protocol, {row["honest"]} by the'
-    f' validation protocol, {row["validation"]} in validation,'
-    f' {row["weights"]} weights'
-  )
 
 
 if __name__ == '__main__':

@@ -49,6 +49,16 @@ class Network(NamedTuple):
   test: Estimate  # by the validation protocol
   validation: Estimate
 
+  @property
+  def words(self) -> str:
+    """Its symmetries as one phrase."""
+    return rows_lib.words(self.symmetries)
+
+  @property
+  def place(self) -> str:
+    """Its place in the search that found it."""
+    return self.role.removeprefix('search ')
+
 
 def networks(rows: Iterable[Row]) -> list[Network]:
   """Gathers the seeds of every role on every data set, in order."""
@@ -69,13 +79,6 @@ def networks(rows: Iterable[Row]) -> list[Network]:
     )
     for (dataset, role), found in gathered.items()
   ]
-
-
-def has(rows: Iterable[Row], base: str, configs: Sequence[str]) -> bool:
-  """Whether all data sets of a table are there."""
-  return {f'{base}/{config}' for config in configs} <= {
-    row['dataset'] for row in rows
-  }
 
 
 def grid(rows: Sequence[Row], base: str, configs: Sequence[str]) -> np.ndarray:
@@ -120,6 +123,17 @@ class Found(NamedTuple):
   validation: Network  # the best in validation
   single: Network  # likewise, of the networks with at most one symmetry
   ours: Network | None  # like `paper`, trained by our recipe
+  theirs: Network | None  # the network that the paper's search found
+
+  @property
+  def by_our_recipe(self) -> str:
+    """What to print of `ours`."""
+    return str(self.ours.paper) if self.ours else ''
+
+  @property
+  def trained(self) -> str:
+    """What to print of `theirs`."""
+    return str(self.theirs.paper) if self.theirs else ''
 
 
 def found(
@@ -127,10 +141,8 @@ def found(
 ) -> list[Found]:
   """Returns the AEN column, by both protocols.
 
-  Args:
-    tables: The networks with at most one symmetry.
-    retrained: The networks that the search found, by the published recipe.
-    others: The same by other recipes.
+  Rows are of networks with at most one symmetry, of those that the search found
+  by the published recipe, and of the latter by other recipes.
   """
   printed = published_mlp.found()
   singles, searched, again = map(networks, (tables, retrained, others))
@@ -155,6 +167,7 @@ def found(
       best(searched, dataset, 'validation', any_search),
       best(singles, dataset, 'validation', '.*'),
       best(again, dataset, 'paper', f'{any_search}, {published_mlp.OURS}'),
+      best(searched, dataset, 'paper', 'paper'),
     )
     for dataset in dict.fromkeys(network.dataset for network in searched)
   ]
@@ -187,19 +200,16 @@ def with_interval(differences: Sequence[float]) -> str:
 
 def regret_table(rows: Iterable[Mapping[str, Any]], landscape: str) -> str:
   """Returns the regret of every strategy on a landscape, in Markdown."""
-  spent: dict[str, None] = {}
-  by_strategy: dict[str, list[str]] = {}
+  heads, lines = {landscape: None, 'searches': None}, {}
   for row in (row for row in rows if row['landscape'] == landscape):
-    spent[f'{row["networks"]} networks'] = None
+    heads[f'{row["networks"]} networks'] = None
     regret, band, observed = (
       100 * float(row[name]) for name in ('regret', 'band', 'observed')
     )
-    cells = by_strategy.setdefault(row['strategy'], [str(row['searches'])])
-    cells.append(f'{regret:.2f} ± {band:.2f} ({observed:.2f})')
-  return rows_lib.markdown(
-    [landscape, 'searches', *spent],
-    [[name, *cells] for name, cells in by_strategy.items()],
-  )
+    first = [row['strategy'], str(row['searches'])]
+    line = lines.setdefault(row['strategy'], first)
+    line.append(f'{regret:.2f} ± {band:.2f} ({observed:.2f})')
+  return rows_lib.markdown([*heads], lines.values())
 
 
 ROTATIONS_AND_FLIPS = 'rotation horizontal_flip vertical_flip'
@@ -207,7 +217,7 @@ RANDOM_ROTATIONS_AND_FLIPS = (
   'random_rotation random_horizontal_flip random_vertical_flip'
 )
 # Symmetry, its lack, and its replacements: symmetries, augmentations, size.
-_GCNN_CONTRASTS = {
+SMALL_GCNNS = {
   'baseline, small': ('', '', 'small'),
   'baseline, small, images rotated and flipped': (
     '',
@@ -215,6 +225,8 @@ _GCNN_CONTRASTS = {
     'small',
   ),
   'rotations and flips respected, small': (ROTATIONS_AND_FLIPS, '', 'small'),
+}
+_GCNN_CONTRASTS = SMALL_GCNNS | {
   'baseline, large': ('', '', 'large'),
   'rotations and flips respected, large': (ROTATIONS_AND_FLIPS, '', 'large'),
 }
@@ -222,20 +234,22 @@ _GCNN_CONTRASTS = {
 
 def gcnn_table(rows: Iterable[Row]) -> str:
   """Returns our rows of the paper's table of group CNNs, in Markdown."""
-  return rows_lib.table(
-    rows,
-    {
-      'data': lambda r: r['dataset'],
-      'training + validation / test images': (
-        '{train} + {validation} / {test}'.format_map
-      ),
-      'symmetries': lambda r: rows_lib.words(r['symmetries']),
-      'augmentations': lambda r: rows_lib.words(r['augmentations']),
-      'size': lambda r: r['size'],
-      'weights': lambda r: r['weights'],
-      'paper': lambda r: f'{float(r["paper"]):.2f}' if r['paper'] else '',
-      'ours': _gcnn_cell,
-    },
+  images = 'training + validation / test images'
+  choices = ('symmetries', 'augmentations')
+  return rows_lib.markdown(
+    ['data', images, *choices, 'size', 'weights', 'paper', 'ours'],
+    [
+      [
+        row['dataset'],
+        '{train} + {validation} / {test}'.format_map(row),
+        *(rows_lib.words(row[name]) for name in choices),
+        row['size'],
+        row['weights'],
+        row['paper'] and f'{float(row["paper"]):.2f}',
+        _gcnn_cell(row),
+      ]
+      for row in rows
+    ],
   )
 
 

@@ -4,8 +4,8 @@ r"""Writes RESULTS.md from the files in results/: no number on it is typed in.
 
 Each section says which command made its files. Also writes, if their files are
 there, docs/lessons.md (what the reproduction teaches), results/mlp/README.md
-(the data card of the landscapes), and the pictures of these pages. The prose is
-in experiments/pages. Ten seconds.
+(the data card of the landscapes), and the pictures of these pages. Prose and
+tables are in experiments/pages; here are the numbers. Ten seconds.
 """
 
 from collections.abc import Callable
@@ -35,6 +35,7 @@ from aen.report import style
 from aen.search import agent as agent_lib
 from aen.search import landscape as landscape_lib
 from aen.search import result as result_lib
+from aen.train import score
 from experiments import figures
 from experiments import launch
 from experiments import published_mlp
@@ -42,15 +43,16 @@ from experiments import results
 from experiments import retraining
 from experiments import rows as rows_lib
 from experiments import traces
-from experiments.rows import markdown
-from experiments.rows import table
-from experiments.rows import words
 
 _ROOT = flags.DEFINE_string(
   'root', '.', 'The clone: where results/ is, and the pages are written.'
 )
 _TEMPLATES = pathlib.Path(__file__).parent / 'pages'
-_COLUMNS = ['none', *(names[0] for names in published_mlp.NETWORKS[1:])]
+_PAGES = {
+  'RESULTS.md': 'RESULTS.md',
+  'docs/lessons.md': 'lessons.md',
+  'results/mlp/README.md': 'landscapes.md',
+}
 _COMPARISONS = tomllib.loads(
   (_TEMPLATES / 'comparisons.toml').read_text('utf-8')
 )
@@ -59,10 +61,10 @@ _AT_EQUAL_SIZE = 'chosen with as many weights as the baseline, less baseline'
 _FIRST, _WIDE = 'search 1', 'search 1, as many weights'
 _BASELINE = retraining.BASELINE
 
-Values = Mapping[str, object]  # what a section's placeholders stand for
+Values = Mapping[str, Any]  # what a section's placeholders stand for
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Writes the pages and their pictures."""
   root = pathlib.Path(_ROOT.value)
   for name, content in pages(root).items():
@@ -78,23 +80,36 @@ def main(_: Sequence[str]) -> None:
 def pages(root: pathlib.Path) -> dict[str, str]:
   """Returns the text of every page whose files are there, by its path."""
   files = Files(root / 'results')
-  found = {'RESULTS.md': fill('RESULTS.md', files)}
-  if files.landscapes:
-    found['docs/lessons.md'] = fill('lessons.md', files)
-    found['results/mlp/README.md'] = fill('landscapes.md', files)
-  return found
+  found = {path: fill(name, files) for path, name in _PAGES.items()}
+  return {path: text for path, text in found.items() if text}
 
 
 def fill(template: str, files: 'Files') -> str:
-  """Fills in each section of a template, as often as there are values."""
+  """Fills in the sections of a template whose files are there.
+
+  A section is repeated for all values that the function of its name yields:
+  `$name` becomes a value, a line after `<!-- each: name -->` is repeated for
+  every `row` of a value.
+  """
   text = (_TEMPLATES / template).read_text('utf-8')
-  parts = re.split(r'^<!-- section: (\w+) -->\n', text, flags=re.MULTILINE)
-  blocks = [
-    string.Template(section.strip()).substitute(values)
-    for name, section in zip(parts[1::2], parts[2::2], strict=True)
-    for values in SECTIONS[name](files)
-  ]
-  return '\n\n'.join(blocks) + '\n'
+  head = r'^<!-- section: (\w+)(?:, needs: (.*))? -->\n'
+  parts = re.split(head, text, flags=re.MULTILINE)
+  blocks = []
+  sections = zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
+  for name, needs, section in sections:
+    if not all(
+      (files.folder / path).exists() for path in (needs or '').split()
+    ):
+      continue
+    for values in SECTIONS.get(name, lambda _: [{}])(files):
+
+      def repeated(line: re.Match[str], values: Values = values) -> str:
+        return '\n'.join(line[2].format(row=row) for row in values[line[1]])
+
+      block = string.Template(section.strip()).substitute(values)
+      each = r'^<!-- each: (\w+) --> (.*)$'
+      blocks.append(re.sub(each, repeated, block, flags=re.MULTILINE))
+  return '\n\n'.join(blocks) + '\n' if blocks else ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,154 +144,99 @@ class Files:
     return {name: pair for name, pair in found.items() if pair[0] is not None}
 
 
-def always(_: Files) -> Iterator[Values]:
-  """A section without numbers."""
-  yield {}
-
-
-def mlp_tables(files: Files) -> Iterator[Values]:
-  """What the tables are."""
-  if files.mlp('tables'):
-    yield {}
-
-
 def mlp_times(files: Files) -> Iterator[Values]:
-  """How long the reproduction took, and where."""
-  if rows := files.mlp('times'):
-    yield {
-      'minutes': f'{running(rows) / 60:.0f}',
-      'stopped': sum(row['state'] == 'stopped' for row in rows),
-      'machines': ', '.join(dict.fromkeys(row['machine'] for row in rows)),
-    }
-
-
-def running(rows: Sequence[rows_lib.Row]) -> float:
-  """Returns the seconds in which at least one stage was running."""
-  total, until = 0.0, 0.0
-  for row in sorted(rows, key=lambda row: row['started']):
+  """How long at least one stage of the reproduction was running, and where."""
+  rows = sorted(files.mlp('times'), key=lambda row: row['started'])
+  seconds = until = 0.0
+  for row in rows:
     start = datetime.datetime.fromisoformat(row['started']).timestamp()
     end = start + float(row['seconds'])
-    total += max(0.0, end - max(start, until))
+    seconds += max(0.0, end - max(start, until))
     until = max(until, end)
-  return total
+  yield {
+    'minutes': f'{seconds / 60:.0f}',
+    'stopped': sum(row['state'] == 'stopped' for row in rows),
+    'machines': ', '.join(dict.fromkeys(row['machine'] for row in rows)),
+  }
 
 
 def mlp_single(files: Files) -> Iterator[Values]:
   """The table of single symmetries of each base. [13, 13]."""
-  configs = published_mlp.SINGLE
-  for values, ours, paper in _grids(files, configs):
-    rows = [
-      [config, *(f'{o:.1f} ({p:.1f})' for o, p in zip(*cells, strict=True))]
-      for config, *cells in zip(configs, ours, paper, strict=True)
-    ]
-    yield {
-      **values,
-      'diagonals': results.diagonals(ours, paper),
-      'table': markdown(['data', *_COLUMNS], rows),
-    }
+  cell = '{0.paper.mean:.1f} ({1:.1f})'
+  for values in _tables(files, published_mlp.SINGLE, cell):
+    diagonals = results.diagonals(values['ours'], values['paper'])
+    yield {**values, 'diagonals': diagonals}
 
 
 def mlp_multiple(files: Files) -> Iterator[Values]:
   """The table of several symmetries of each base, by both protocols."""
-  configs, found = published_mlp.MULTIPLE, files.by_role('tables')
-  roles = [' '.join(n) or _BASELINE for n in published_mlp.NETWORKS]
-  for values, _, paper in _grids(files, configs):
-    rows = []
-    for config, printed in zip(configs, paper, strict=True):
-      ours = [found[f'{values["base"]}/{config}', role] for role in roles]
-      cells = [
-        f'{network.paper} ({theirs:.1f}); {network.test}'
-        for network, theirs in zip(ours, printed, strict=True)
-      ]
-      rows.append([config, *cells])
-    yield {**values, 'table': markdown(['data', *_COLUMNS], rows)}
+  cell = '{0.paper} ({1:.1f}); {0.test}'
+  return _tables(files, published_mlp.MULTIPLE, cell)
 
 
-def _grids(
-  files: Files, configs: Sequence[str]
-) -> Iterator[tuple[dict[str, str], np.ndarray, np.ndarray]]:
-  """Yields what both tables say of each base, our numbers and the paper's."""
-  rows = files.mlp('tables')
+def _tables(
+  files: Files, configs: Sequence[str], cell: str
+) -> Iterator[dict[str, Any]]:
+  """Yields a table for each base; `cell` formats our network and a number."""
+  found = results.networks(files.mlp('tables'))
+  known = {(network.dataset, network.symmetries): network for network in found}
+  symmetries = [' '.join(names) for names in published_mlp.NETWORKS]
   for base, title in published_mlp.BASES.items():
-    if results.has(rows, base, configs):
-      ours = results.grid(rows, base, configs)
-      paper = published_mlp.table(base, configs)
-      compared = results.compare(ours, paper)
-      values = {'base': base, 'title': title, 'compared': compared}
-      yield values, ours, paper
+    if any((f'{base}/{config}', '') not in known for config in configs):
+      continue
+    paper = published_mlp.table(base, configs)
+    ours = [
+      [known[f'{base}/{c}', names] for names in symmetries] for c in configs
+    ]
+    means = np.array([[network.paper.mean for network in row] for row in ours])
+    rows = [
+      [config, *map(cell.format, *cells)]
+      for config, *cells in zip(configs, ours, paper, strict=True)
+    ]
+    yield {
+      'base': base,
+      'title': title,
+      'ours': means,
+      'paper': paper,
+      'compared': results.compare(means, paper),
+      'table': rows_lib.markdown(['data', 'none', *symmetries[1:]], rows),
+    }
 
 
 def mlp_protocols(files: Files) -> Iterator[Values]:
   """How much better the paper protocol makes networks look."""
-  if found := results.networks(files.mlp('tables')):
-    gap = np.mean([n.paper.mean - n.test.mean for n in found])
-    yield {'count': len(found), 'gap': f'{gap:.2f}'}
+  found = results.networks(files.mlp('tables'))
+  gap = np.mean([n.paper.mean - n.test.mean for n in found])
+  yield {'count': len(found), 'gap': f'{gap:.2f}'}
 
 
 def mlp_searches(files: Files) -> Iterator[Values]:
   """What the searches found, beside the paper's AEN column."""
   retrained = files.mlp('networks')
-  if not retrained:
-    return
   found = results.found(files.mlp('tables'), retrained, files.mlp('recipes'))
   columns = {'the published recipe': [(row, row.paper) for row in found]}
   if ours := [(row, row.ours) for row in found if row.ours]:
     columns[published_mlp.OURS] = ours
   gains = [row.validation.test.mean - row.single.test.mean for row in found]
   mean, margin = results.paired(gains)
+  every = results.networks(retrained)
   yield {
-    'table': _found_table(found, files.by_role('networks')),
+    'found': found,
     'averages': ' '.join(
       f'Averaged over {len(column)} data sets, paper protocol:'
       f' {np.mean([network.paper.mean for _, network in column]):.2f} by'
       f" {recipe}, the paper's {np.mean([r.printed for r, _ in column]):.2f}."
       for recipe, column in columns.items()
     ),
-    'short': '\n'.join(
-      f'- by {recipe}, {len(column)} rows: {_short(column)}.'
-      for recipe, column in columns.items()
-    ),
+    'short': [
+      (r, len(column), _short(column)) for r, column in columns.items()
+    ],
     'count': len(found),
     'gain': f'{mean:+.2f}',
     'interval': f'{mean - margin:+.2f} … {mean + margin:+.2f}',
     'max_steps': agent_lib.DQNConfig().max_steps,
-    'top': table(
-      [n for n in results.networks(retrained) if n.role.startswith('search ')],
-      {
-        'data': lambda n: n.dataset,
-        'place': lambda n: n.role.removeprefix('search '),
-        'network': lambda n: words(n.symmetries),
-        'weights': lambda n: str(n.weights),
-        'paper protocol': lambda n: str(n.paper),
-        'validation protocol': lambda n: str(n.test),
-      },
-    ),
+    'top': [n for n in every if n.role.startswith('search ')],
   }
-
-
-def _found_table(
-  found: Sequence[results.Found],
-  networks: Mapping[tuple[str, str], results.Network],
-) -> str:
-  papers = {n.dataset: n.paper for n in networks.values() if n.role == 'paper'}
-  return table(
-    found,
-    {
-      'data': lambda row: row.dataset,
-      "paper's AEN": lambda row: f'{row.printed:.1f}',
-      'its network, trained here': lambda row: str(papers.get(row.dataset, '')),
-      'paper protocol': lambda row: str(row.paper.paper),
-      'network': lambda row: words(row.paper.symmetries),
-      'weights': lambda row: str(row.paper.weights),
-      'paper protocol, our recipe': lambda row: (
-        str(row.ours.paper) if row.ours else ''
-      ),
-      'validation protocol': lambda row: str(row.validation.test),
-      'best single, validation protocol': lambda row: (
-        f'{row.single.test} ({words(row.single.symmetries)})'
-      ),
-    },
-  )
 
 
 def _short(column: Sequence[tuple[results.Found, results.Network]]) -> str:
@@ -293,86 +253,80 @@ def _short(column: Sequence[tuple[results.Found, results.Network]]) -> str:
 
 def mlp_causes(files: Files) -> Iterator[Values]:
   """What becomes of the search's first network if one thing differs."""
-  if not (files.mlp('networks') and files.mlp('recipes')):
-    return
   found = files.by_role('networks', 'recipes', 'lessons')
   rows = []
-  for title, (role, before) in _COMPARISONS['causes'].items():
-    pairs = _pairs(found, role, before).values()
-    if len(pairs) > 1:
-      paper = [a.paper.mean - b.paper.mean for a, b in pairs]
-      test = [a.test.mean - b.test.mean for a, b in pairs]
-      cells = map(results.with_interval, (paper, test))
-      rows.append([title, str(len(pairs)), *cells])
-  heads = ['changed', 'data sets', 'paper protocol', 'validation protocol']
-  yield {'table': markdown(heads, rows)}
+  for title, roles in _COMPARISONS['causes'].items():
+    paper, test = (_gains(found, *roles, by) for by in ('paper', 'test'))
+    if len(paper) > 1:
+      cells = (
+        results.with_interval([*each.values()]) for each in (paper, test)
+      )
+      rows.append((title, len(paper), *cells))
+  yield {'causes': rows}
 
 
-def _pairs(
-  found: Mapping[tuple[str, str], results.Network], role: str, other: str
-) -> dict[str, tuple[results.Network, results.Network]]:
-  """Returns the networks of two roles, by the data sets that have the first."""
+def _gains(
+  found: Mapping[tuple[str, str], results.Network],
+  better: str,
+  worse: str,
+  by: str = 'test',
+) -> dict[str, float]:
+  """Returns the points of a role over another, by data set and a protocol."""
   return {
-    dataset: (network, found[dataset, other])
-    for (dataset, known), network in found.items()
-    if known == role
+    dataset.removesuffix('_group'): getattr(network, by).mean
+    - getattr(found[dataset, worse], by).mean
+    for (dataset, role), network in found.items()
+    if role == better
   }
 
 
 def mlp_halves(files: Files) -> Iterator[Values]:
   """How much easier one half of the test images is."""
   found, (first, last) = files.by_role('halves'), published_mlp.HALVES
-  if not found:
-    return
-
-  def cell(base: str, role: str) -> str:
-    pairs = _pairs(found, f'{role}, {last}', f'{role}, {first}').items()
-    return results.with_interval(
-      [a.paper.mean - b.paper.mean for d, (a, b) in pairs if d.startswith(base)]
-    )
-
-  rows = [
-    [title, cell(f'{base}/', _BASELINE), cell(f'{base}/', _FIRST)]
-    for base, title in published_mlp.BASES.items()
+  gains = [
+    _gains(found, f'{role}, {last}', f'{role}, {first}', 'paper')
+    for role in (_BASELINE, _FIRST)
   ]
-  heads = ['data', 'the baseline', "the search's first network"]
-  yield {'table': markdown(heads, rows)}
+  rows = []
+  for base, title in published_mlp.BASES.items():
+    own = (
+      [g for d, g in each.items() if d.startswith(f'{base}/')] for each in gains
+    )
+    rows.append((title, *map(results.with_interval, own)))
+  yield {'bases': rows}
 
 
 def strategies(files: Files) -> Iterator[Values]:
-  """How strategies were compared."""
-  if _summary(files):
-    yield {}
-
-
-def strategies_landscape(files: Files) -> Iterator[Values]:
   """The regret of every strategy on each landscape."""
-  rows = _summary(files)
-  for landscape in dict.fromkeys(row['landscape'] for row in rows):
-    yield {'table': results.regret_table(rows, landscape)}
-
-
-def _summary(files: Files) -> list[rows_lib.Row]:
-  return rows_lib.read(files.folder / 'strategies/summary.csv')
+  rows = rows_lib.read(files.folder / 'strategies/summary.csv')
+  names = dict.fromkeys(row['landscape'] for row in rows)
+  tables = (results.regret_table(rows, name) for name in names)
+  yield {'tables': '\n\n'.join(tables)}
 
 
 def gcnn_table(files: Files) -> Iterator[Values]:
   """The paper's table of group CNNs."""
   rows = rows_lib.read(files.folder / 'gcnn/published_gcnn.csv')
-  if rows:
-    seconds = sum(float(row['seconds']) * int(row['seeds']) for row in rows)
-    commands = files.folder / 'gcnn/commands.txt'
-    yield {
-      'count': len(rows),
-      'minutes': f'{seconds / 60:.0f}',
-      'commands': commands.read_text('utf-8').strip(),
-      'contrasts': results.gcnn_contrasts(rows),
-      'table': results.gcnn_table(rows),
-    }
+  seconds = sum(float(row['seconds']) * int(row['seeds']) for row in rows)
+  commands = files.folder / 'gcnn/commands.txt'
+  yield {
+    'count': len(rows),
+    'minutes': f'{seconds / 60:.0f}',
+    'commands': commands.read_text('utf-8').strip(),
+    'contrasts': results.gcnn_contrasts(rows),
+    'table': results.gcnn_table(rows),
+  }
 
 
 def gcnn_searches(files: Files) -> Iterator[Values]:
   """Searches over group convolutions and augmentations."""
+
+  def percent(found: Mapping[str, float] | None) -> str:
+    if found is None:
+      return ''
+    mean, error = 100 * found['accuracy'], 100 * found['standard_error']
+    return f'{mean:.1f} ± {error:.1f}'
+
   for path in sorted((files.folder / 'gcnn').glob('*/result.json')):
     result = json.loads(path.read_text('utf-8'))
     trained = rows_lib.read(path.parent / 'children.csv')
@@ -388,28 +342,17 @@ def gcnn_searches(files: Files) -> Iterator[Values]:
       'train': train,
       'validation': validation,
       'folder': path.parent.name,
-      'table': table(
-        enumerate(result['ranking'][:8], start=1),
-        {
-          'place': lambda entry: str(entry[0]),
-          'network': lambda entry: ' + '.join(entry[1]['symmetries']),
-          'weights': lambda entry: str(entry[1]['num_weights']),
-          'validation accuracy (%, ± s.e.)': lambda entry: _percent(
-            entry[1]['search']
-          ),
-          'retrained (%, ± s.e.)': lambda entry: _percent(
-            entry[1]['retrained']
-          ),
-        },
-      ),
+      'ranking': [
+        (
+          place,
+          ' + '.join(each['symmetries']),
+          each['num_weights'],
+          percent(each['search']),
+          percent(each['retrained']),
+        )
+        for place, each in enumerate(result['ranking'][:8], start=1)
+      ],
     }
-
-
-def _percent(score: Mapping[str, float] | None) -> str:
-  if score is None:
-    return ''
-  error = 100 * score['standard_error']
-  return f'{100 * score["accuracy"]:.1f} ± {error:.1f}'
 
 
 GENERATING = 'the symmetries that the data were made with'
@@ -440,18 +383,16 @@ def agreement(files: Files) -> Iterator[Values]:
   for name, landscape in files.landscapes.items():
     values, networks = 100 * landscape.values(), marked[name]
     places = stats.rankdata(-values, method='min').astype(int)
-    cells = [
-      f'{values[networks[kind]]:.1f} ({places[networks[kind]]}.)'
-      if kind in networks
-      else ''
-      for kind in MARKS
-    ]
-    best = words(' '.join(landscape.names(networks[BEST])))
+    found = (networks.get(kind) for kind in MARKS)
+    cells = (
+      '' if n is None else f'{values[n]:.1f} ({places[n]}.)' for n in found
+    )
+    best = rows_lib.words(' '.join(landscape.names(networks[BEST])))
     related = stats.spearmanr(landscape.weights, values).statistic
     rows.append([name, *cells, best, f'{related:+.2f}'])
   heads = ['data', *MARKS, 'the best is', 'correlation with log weights']
   yield {
-    'table': markdown(heads, rows),
+    'table': rows_lib.markdown(heads, rows),
     'count': len(marked),
     'same': sum(m[BEST] == m.get(SEARCHED) for m in marked.values()),
     'made': sum(m[BEST] == m[GENERATING] for m in marked.values()),
@@ -459,42 +400,44 @@ def agreement(files: Files) -> Iterator[Values]:
 
 
 def differences(files: Files) -> dict[str, dict[str, float]]:
-  """Returns points gained, by what is compared and by data set."""
+  """Returns points gained, by what is compared and by data set.
+
+  Data sets that a comparison lacks, such as before a stage is finished, are
+  left out of all.
+  """
   found = files.by_role('networks', 'lessons')
-  return {
-    title: {
-      name: found[name + end, better].test.mean
-      - found[name + end, worse].test.mean
-      for name, role in found
-      if role == _WIDE
-    }
-    for title, (better, worse, end) in _COMPARISONS['contrasts'].items()
-  }
+  compared = _COMPARISONS['contrasts'].items()
+  gains = {title: _gains(found, *roles) for title, roles in compared}
+  names = [
+    n
+    for n in gains[_AT_EQUAL_SIZE]
+    if all(n in each for each in gains.values())
+  ]
+  return {title: {n: each[n] for n in names} for title, each in gains.items()}
 
 
 def contrasts(files: Files) -> Iterator[Values]:
   """What becomes of a gain when one thing is changed."""
   found, gains = files.by_role('networks', 'lessons'), differences(files)
   names, details = [*gains[_AT_EQUAL_SIZE]], _COMPARISONS['details']
-  if not names:
-    return
-
-  def cell(name: str, title: str) -> str:
-    role, end = details[title]
-    return f'{found[name + end, role].test.mean:.1f}'
-
+  cells = [
+    [
+      f'{found[name + end, role].test.mean:.1f}'
+      for role, end in details.values()
+    ]
+    for name in names
+  ]
   yield {
     'count': len(names),
     'seeds': min(found[name, _FIRST].num_seeds for name in names),
     'changed_seeds': min(found[name, _WIDE].num_seeds for name in names),
-    'table': markdown(
-      ['compared', 'difference'],
-      [[k, results.with_interval([*v.values()])] for k, v in gains.items()],
-    ),
+    'gains': [
+      (k, results.with_interval([*v.values()])) for k, v in gains.items()
+    ],
     'verdict': verdict([*gains[_AT_EQUAL_SIZE].values()]),
-    'details': markdown(
+    'details': rows_lib.markdown(
       ['data', *details],
-      [[name, *(cell(name, title) for title in details)] for name in names],
+      [[name, *row] for name, row in zip(names, cells, strict=True)],
     ),
   }
 
@@ -502,15 +445,7 @@ def contrasts(files: Files) -> Iterator[Values]:
 def verdict(gains: Sequence[float]) -> str:
   """Says whether symmetry helps at equal numbers of weights."""
   mean, margin = results.paired(gains)
-  if mean - margin > 0:
-    return (
-      'With as many weights as the baseline the chosen network is still better:'
-      ' it is the symmetry that helps.'
-    )
-  return (
-    'With as many weights as the baseline the chosen network may be no better:'
-    ' it cannot be told from these whether it is the symmetry that helps.'
-  )
+  return _COMPARISONS['verdict']['better' if mean > margin else 'unclear']
 
 
 def card(files: Files) -> Iterator[Values]:
@@ -541,9 +476,8 @@ def card(files: Files) -> Iterator[Values]:
   }
 
 
+# What to fill into the sections of the templates; others are prose.
 SECTIONS: dict[str, Callable[[Files], Iterator[Values]]] = {
-  'introduction': always,
-  'mlp_tables': mlp_tables,
   'mlp_times': mlp_times,
   'mlp_single': mlp_single,
   'mlp_multiple': mlp_multiple,
@@ -552,7 +486,6 @@ SECTIONS: dict[str, Callable[[Files], Iterator[Values]]] = {
   'mlp_causes': mlp_causes,
   'mlp_halves': mlp_halves,
   'strategies': strategies,
-  'strategies_landscape': strategies_landscape,
   'gcnn_table': gcnn_table,
   'gcnn_searches': gcnn_searches,
   'agreement': agreement,
@@ -566,12 +499,15 @@ def pictures(
 ) -> Iterator[tuple[pathlib.Path, figure.Figure]]:
   """Yields the pictures of results whose files are there."""
   files, mlp = Files(folder), folder / 'mlp'
-  for values, ours, _ in _grids(files, published_mlp.SINGLE):
-    drawn = figures.tables(values['base'], published_mlp.SINGLE, ours)
-    yield mlp / f'{values["base"]}_single.png', drawn
+  for values in mlp_single(files):
+    base, ours = values['base'], values['ours']
+    drawn = figures.tables(base, published_mlp.SINGLE, ours)
+    yield mlp / f'{base}_single.png', drawn
   if files.landscapes:
-    drawn = figures.spread(files.landscapes, marks(files))
-    yield mlp / 'landscapes.png', drawn
+    yield (
+      mlp / 'landscapes.png',
+      figures.spread(files.landscapes, marks(files)),
+    )
   if files.searches:
     yield mlp / 'searches.png', figures.searches(files.searches)
     yield mlp / 'curves.png', figures.curves(files.searches)
@@ -580,7 +516,10 @@ def pictures(
     yield mlp / 'gains.png', figures.gains(gained)
   for path in sorted((folder / 'gcnn').glob('*/result.json')):
     result = json.loads(path.read_text('utf-8'))
-    ranking = [result_lib.Ranked.from_json(each) for each in result['ranking']]
+    ranking = [
+      result_lib.Ranked(**each | {'search': score.Score(**each['search'])})
+      for each in result['ranking']
+    ]
     bits = result_lib.from_spec(result['space']).bits
     yield path.with_name('frequencies.png'), charts.frequencies(ranking, bits)
 

@@ -78,14 +78,9 @@ def train(
     )
     networks = {r: space.network(names) for r, names in task.networks.items()}
     records = evaluate([(networks[role], seed) for role, seed in asked])
+  change = task.change and f', {task.change}'
   return [
-    row(
-      record,
-      f'{role}, {task.change}' if task.change else role,
-      data.name,
-      task.networks[role],
-      recipe.criterion,
-    )
+    row(record, role + change, data.name, task.networks[role], recipe.criterion)
     for (role, _), record in zip(asked, records, strict=True)
   ]
 
@@ -142,6 +137,5 @@ def few_of(data: dataset_lib.Dataset, part: dataset_lib.Dataset) -> np.ndarray:
 def _space(
   image_shape: tuple[int, ...], num_classes: int, **options: Any
 ) -> mlp_space.MLPSpace:
-  return mlp_space.mlp_space(
-    image_shape, num_classes, **{'head': 'dense', **options}
-  )
+  options = {'head': 'dense', **options}
+  return mlp_space.mlp_space(image_shape, num_classes, **options)

@@ -6,27 +6,19 @@ again keeps its bytes. Two columns have names that are older than our words:
 protocol.
 """
 
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import csv
 import pathlib
-from typing import TypeVar
 
 from aen import io as io_lib
 
 Row = Mapping[str, str]
-T = TypeVar('T')
 
 
 def read(path: pathlib.Path, columns: Iterable[str] = ()) -> list[Row]:
-  """Returns a file's rows; none if it does not exist.
-
-  Args:
-    path: The file.
-    columns: What it has to have.
-  """
+  """Returns a file's rows, none if there is no file; it must have `columns`."""
   if not path.exists():
     return []
   with open(path, newline='', encoding='utf-8') as file:
@@ -57,13 +49,6 @@ def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
   """Returns a table in Markdown."""
   head, *lines = ('| ' + ' | '.join(line) + ' |' for line in (heads, *rows))
   return '\n'.join([head, '|' + '---|' * len(heads), *lines])
-
-
-def table(items: Iterable[T], columns: Mapping[str, Callable[[T], str]]) -> str:
-  """Returns a Markdown table of items; a column is what to say of each."""
-  return markdown(
-    [*columns], [[say(item) for say in columns.values()] for item in items]
-  )
 
 
 def words(names: str) -> str:

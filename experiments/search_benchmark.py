@@ -23,21 +23,23 @@ import dataclasses
 import functools
 import resource
 import tempfile
+import time
 from typing import Any
 
 from absl import flags as absl_flags
-from flax import linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from aen import report
+from aen.data import dataset as dataset_lib
 from aen.search import mlp_space
 from aen.search import search as search_lib
 from aen.train import child as child_lib
 from aen.train import evaluate as evaluate_lib
 from aen.train import recipe as recipe_lib
 from aen.train import store as store_lib
+from aen.train import tensorboard
 from experiments import flags
 from experiments import launch
 from experiments import timing
@@ -48,13 +50,18 @@ _BATCHES = absl_flags.DEFINE_multi_integer(
 _REPEATS = absl_flags.DEFINE_integer(
   'repeats', 3, 'Times each batch is trained; the fastest counts.', 1
 )
+_TENSORBOARD = absl_flags.DEFINE_bool(
+  'tensorboard',
+  False,
+  "Also write the children's curves for TensorBoard, and time that.",
+)
 _DATA = flags.Data()
 _NETWORKS = flags.networks()
 _RECIPE = flags.recipe()
 _SEARCH = flags.search(strategy='exhaustive', top=1, retrain_seeds=1)
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Runs both comparisons and prints the ratios."""
   data = _DATA.load()
   few = search_lib.at_most(data, search_lib.SEARCH_IMAGES)
@@ -68,32 +75,19 @@ def main(_: Sequence[str]) -> None:
       data.image_shape, data.num_classes, **_NETWORKS()
     )
   )
-  rival = make_rival(space, examples, recipe)
+  like = space.template
+  widths = [int(np.prod(grid)) for grid in like.hidden_shapes]
+  config = child_lib.ChildConfig(
+    timing.DenseMLP((*widths, like.num_classes), like.kernel_init), recipe
+  )
+  train = jax.jit(
+    lambda key, data: child_lib.train_child(key, {}, data, config)
+  )
+  rival = Rival(functools.partial(train, data=examples))
+  timing.timed(rival.train, jax.random.key(0))  # compiles
 
-  def search(run_dir: str, on_trained: Callable[..., None]) -> Any:
-    result = search_lib.search(
-      data, space, _SEARCH(recipe), run_dir, on_trained=on_trained
-    )
-    report.write(result, data, run_dir)
-    return result.counts
-
-  compare_search(search, len(space), rival, orbits_seconds)
+  compare_search(data, space, recipe, rival, orbits_seconds)
   compare_batches(space, examples, recipe, rival)
-
-
-class Baseline(nn.Module):
-  """The same widths without symmetry, with the layers of Flax."""
-
-  like: nn.Module
-
-  @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps images [B, ...] to logits."""
-    x = x.reshape(len(x), -1)
-    common = {'kernel_init': self.like.kernel_init}
-    for grid in self.like.hidden_shapes:
-      x = nn.relu(nn.Dense(int(np.prod(grid)), **common)(x))
-    return nn.Dense(self.like.num_classes, **common)(x)
 
 
 @dataclasses.dataclass
@@ -112,38 +106,33 @@ class Rival:
       self.count += 1
 
 
-def make_rival(
-  space: mlp_space.MLPSpace,
-  data: child_lib.ChildData,
-  recipe: recipe_lib.Recipe,
-) -> Rival:
-  """Returns a rival that is compiled already."""
-  config = child_lib.ChildConfig(Baseline(space.template), recipe)
-  train = jax.jit(
-    lambda key, data: child_lib.train_child(key, {}, data, config)
-  )
-  rival = Rival(functools.partial(train, data=data))
-  rival()
-  return Rival(rival.train)
-
-
 def compare_search(
-  search: Callable[[str, Callable[..., None]], Any],
-  num_networks: int,
+  data: dataset_lib.Dataset,
+  space: mlp_space.MLPSpace,
+  recipe: recipe_lib.Recipe,
   rival: Rival,
   orbits_seconds: float,
 ) -> None:
   """Times a search end to end, with the rival's training in between."""
-  training = 0.0
+  training, writing, num_networks = 0.0, 0.0, len(space)
 
   def race(records: Sequence[store_lib.Record]) -> None:
-    nonlocal training
+    nonlocal training, writing
     training += sum(record.seconds for record in records)
+    if _TENSORBOARD.value:
+      writing += timing.timed(write, records)[0]
     if rival.count < num_networks:
       rival(len(records))
 
+  start = time.perf_counter()
   with tempfile.TemporaryDirectory() as run_dir:
-    seconds, counts = timing.timed(search, run_dir, race)
+    if _TENSORBOARD.value:
+      write = tensorboard.callback(f'{run_dir}/tensorboard')
+    result = search_lib.search(
+      data, space, _SEARCH(recipe), run_dir, on_trained=race
+    )
+    report.write(result, data, run_dir)
+  counts, seconds = result.counts, time.perf_counter() - start
   ours = seconds - rival.seconds + orbits_seconds
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
   print(
@@ -153,6 +142,11 @@ def compare_search(
     f' {ours / rival.seconds:.2f}; all but training: {ours - training:.1f} s,'
     f' {100 * (1 - training / ours):.1f} % of it; peak memory {peak:.2f} GiB'
   )
+  if _TENSORBOARD.value:
+    print(
+      f'curves for TensorBoard: {writing:.2f} s,'
+      f' {100 * writing / (ours - writing):.2f} % more than without'
+    )
 
 
 def compare_batches(

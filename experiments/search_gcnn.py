@@ -18,18 +18,14 @@ On your own images, with a symmetry of your own:
 The same command resumes an interrupted search.
 """
 
-from collections.abc import Sequence
-
-from aen.data import dataset as dataset_lib
 from aen.search import gcnn_space
 from experiments import flags
 from experiments import launch
 from experiments import searching
 
-SEARCH_IMAGES = 6000  # as in the paper
-
 _SEARCH = searching.Search(
   flags.Data(dataset='digits'),
+  flags.networks(head='dense', exclude=('features',)),
   epochs=4,
   epsilons=(1, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.01),
   models_per_epsilon=(2,),
@@ -38,19 +34,12 @@ _SEARCH = searching.Search(
   top=4,
   retrain_seeds=2,
 )
-_NETWORKS = flags.networks(head='dense', exclude=('features',))
+SEARCH_IMAGES = 6000  # as in the paper
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Searches, reports, and prints what was found."""
-  _SEARCH.run('search_gcnn', make_space, SEARCH_IMAGES)
-
-
-def make_space(data: dataset_lib.Dataset) -> gcnn_space.GCNNSpace:
-  """Returns the networks that the flags describe."""
-  return gcnn_space.gcnn_space(
-    data.image_shape, data.num_classes, **_NETWORKS()
-  )
+  _SEARCH.run('search_gcnn', gcnn_space.gcnn_space, SEARCH_IMAGES)
 
 
 if __name__ == '__main__':

@@ -15,28 +15,19 @@ On your own images, as an .npz file or a folder of class-named folders:
 The same command resumes an interrupted search.
 """
 
-from collections.abc import Sequence
-
-from aen.data import dataset as dataset_lib
 from aen.search import mlp_space
 from experiments import flags
 from experiments import launch
 from experiments import searching
 
 _SEARCH = searching.Search(
-  flags.Data(), q_hidden_sizes=(64, 64), q_batch_size=64
+  flags.Data(), flags.networks(), q_hidden_sizes=(64, 64), q_batch_size=64
 )
-_NETWORKS = flags.networks()
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Searches, reports, and prints what was found."""
-  _SEARCH.run('search_mlp', make_space)
-
-
-def make_space(data: dataset_lib.Dataset) -> mlp_space.MLPSpace:
-  """Returns the networks that the flags describe."""
-  return mlp_space.mlp_space(data.image_shape, data.num_classes, **_NETWORKS())
+  _SEARCH.run('search_mlp', mlp_space.mlp_space)
 
 
 if __name__ == '__main__':

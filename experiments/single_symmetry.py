@@ -14,7 +14,7 @@ and a picture of each table. Half an hour on two cores for both tables of both
 bases. The same command resumes an interrupted run.
 """
 
-from collections.abc import Sequence
+import itertools
 
 from absl import flags as absl_flags
 
@@ -33,15 +33,11 @@ _CONFIGS = {
   'single': published_mlp.SINGLE,
   'multiple': published_mlp.MULTIPLE,
 }
+_BASES, _KINDS = list(published_mlp.BASES), list(_CONFIGS)
 _BASE = absl_flags.DEFINE_multi_enum(
-  'base',
-  list(published_mlp.BASES),
-  list(published_mlp.BASES),
-  'Which images are transformed.',
+  'base', _BASES, _BASES, 'Which images are transformed.'
 )
-_TABLE = absl_flags.DEFINE_multi_enum(
-  'table', list(_CONFIGS), list(_CONFIGS), 'Which tables.'
-)
+_TABLE = absl_flags.DEFINE_multi_enum('table', _KINDS, _KINDS, 'Which tables.')
 _RUN_DIR = absl_flags.DEFINE_string(
   'run_dir', 'runs/single_symmetry', 'Where results are written.'
 )
@@ -50,7 +46,7 @@ _CHILDREN = flags.from_fields(aen.SearchConfig, only=('num_seeds',))
 _PLACES = flags.places()
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Trains the tables, row by row, and lays them beside the paper's."""
   run_dir = io_lib.open_run(_RUN_DIR.value, {'experiment': 'single_symmetry'})
   seeds, recipe = range(_CHILDREN()['num_seeds']), _RECIPE(10000)
@@ -58,26 +54,19 @@ def main(_: Sequence[str]) -> None:
     launch.resumable(),
     store_lib.Results(run_dir / 'results.sqlite') as store,
   ):
-    for base in _BASE.value:
-      for kind in _TABLE.value:
-        configs = _CONFIGS[kind]
-        rows = [
-          row
-          for config in configs
-          for row in retraining.train(
-            retraining.table_task(f'{base}/{config}', seeds, recipe),
-            store,
-            _PLACES(),
-          )
-        ]
-        rows_lib.add(run_dir / 'tables.csv', rows, retraining.KEY)
-        ours = results.grid(rows, base, configs)
-        paper = published_mlp.table(base, configs)
-        print(f'{base}, {kind}: {results.compare(ours, paper)}', flush=True)
-        if kind == 'single':
-          print(results.diagonals(ours, paper), flush=True)
-        picture = figures.tables(base, configs, ours)
-        picture.savefig(run_dir / f'{base}_{kind}.png')
+    for base, kind in itertools.product(_BASE.value, _TABLE.value):
+      configs, rows = _CONFIGS[kind], []
+      for config in configs:
+        task = retraining.table_task(f'{base}/{config}', seeds, recipe)
+        rows += retraining.train(task, store, _PLACES())
+      rows_lib.add(run_dir / 'tables.csv', rows, retraining.KEY)
+      ours = results.grid(rows, base, configs)
+      paper = published_mlp.table(base, configs)
+      print(f'{base}, {kind}: {results.compare(ours, paper)}', flush=True)
+      if kind == 'single':
+        print(results.diagonals(ours, paper), flush=True)
+      picture = figures.tables(base, configs, ours)
+      picture.savefig(run_dir / f'{base}_{kind}.png')
   print(f'wrote {run_dir}')
 
 

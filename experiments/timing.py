@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from absl import flags
+from flax import linen as nn
 import jax
 import optax
 
@@ -43,15 +44,9 @@ def fastest(function: Callable[[], Any], repeats: int) -> tuple[float, Any]:
 def interleaved(
   variants: Mapping[str, Callable[[], Any]], repeats: int, warm_up: int = 1
 ) -> dict[str, list[float]]:
-  """Times variants in turn, round by round.
+  """Returns the seconds of each variant, round by round.
 
-  Args:
-    variants: What to time, by name.
-    repeats: Rounds that count.
-    warm_up: Rounds before them, in which programs are compiled.
-
-  Returns:
-    The seconds of each variant, one number per round.
+  In the rounds to warm up, which do not count, programs are compiled.
   """
   times: dict[str, list[float]] = {name: [] for name in variants}
   for number in range(warm_up + repeats):
@@ -82,6 +77,21 @@ def spread(ratios: Iterable[float], what: str) -> str:
   )
 
 
+class DenseMLP(nn.Module):
+  """An MLP without symmetry, with the layers of Flax."""
+
+  widths: tuple[int, ...]  # the last one: classes
+  kernel_init: Callable[..., jax.Array] = nn.initializers.lecun_normal()
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps images [B, ...] to logits."""
+    x = x.reshape(len(x), -1)
+    for width in self.widths[:-1]:
+      x = nn.relu(nn.Dense(width, kernel_init=self.kernel_init)(x))
+    return nn.Dense(self.widths[-1], kernel_init=self.kernel_init)(x)
+
+
 def training_step(
   logits: Callable[..., jax.Array],
   labels: jax.Array,
@@ -89,21 +99,18 @@ def training_step(
 ) -> Callable[..., tuple[Any, Any]]:
   """Returns a step of (parameters, state of the optimizer) on one batch.
 
-  Args:
-    logits: A function of the parameters and of the step's other arguments.
-    labels: int [B]
-    optimizer: How parameters are updated.
+  `logits` is a function of the parameters and of the step's other arguments.
   """
+
+  def loss(params: Any, *args: Any) -> jax.Array:
+    return optax.softmax_cross_entropy_with_integer_labels(
+      logits(params, *args), labels
+    ).mean()
 
   def step(state: tuple[Any, Any], *args: Any) -> tuple[Any, Any]:
     params, opt_state = state
-
-    def loss(params: Any) -> jax.Array:
-      return optax.softmax_cross_entropy_with_integer_labels(
-        logits(params, *args), labels
-      ).mean()
-
-    updates, opt_state = optimizer.update(jax.grad(loss)(params), opt_state)
+    gradient = jax.grad(loss)(params, *args)
+    updates, opt_state = optimizer.update(gradient, opt_state)
     return optax.apply_updates(params, updates), opt_state
 
   return step
@@ -111,13 +118,11 @@ def training_step(
 
 def output(benchmark: str) -> Callable[[str], pathlib.Path]:
   """Defines --out; returns a function from a file's name to its path there."""
-  out = flags.DEFINE_string(
-    'out', f'runs/{benchmark}', 'Folder for tables and figures.'
-  )
+  out = flags.DEFINE_string('out', f'runs/{benchmark}', 'Folder of tables.')
 
   def path(name: str) -> pathlib.Path:
     folder = pathlib.Path(out.value)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)  # fails before the measurements
     return folder / name
 
   return path
@@ -132,13 +137,10 @@ def collect(
     if not found or found[-1].keys() != row.keys():
       print('  '.join(f'{name:{_WIDTH}}' for name in row))
     cells = (
-      f'{v:.4g}' if isinstance(v, float) else str(v) for v in row.values()
+      f'{f"{v:.4g}" if isinstance(v, float) else v!s:{max(_WIDTH, len(name))}}'
+      for name, v in row.items()
     )
-    widths = (max(_WIDTH, len(name)) for name in row)
-    line = (
-      f'{cell:{width}}' for cell, width in zip(cells, widths, strict=True)
-    )
-    print('  '.join(line), flush=True)
+    print('  '.join(cells), flush=True)
     found.append(row)
   rows_lib.write(path, found)
   print(f'Table: {path}')

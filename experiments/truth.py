@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import time
+from typing import Any
 import warnings
 
 from absl import flags as absl_flags
@@ -32,26 +33,16 @@ import numpy as np
 import aen
 from aen import io as io_lib
 from aen.data import dataset as dataset_lib
+from aen.groups.symmetries import PAPER_SYMMETRIES
 from aen.search import mlp_space
-from aen.search import result as result_lib
 from aen.search import search as search_lib
 from experiments import flags
 from experiments import launch
 from experiments import published_mlp
 from experiments import rows as rows_lib
 
-_BASE = absl_flags.DEFINE_string(
-  'base',
-  'g_digits',
-  "Which images are transformed, such as 'g_digits', 'g_mnist'.",
-)
-_NUM_TRAIN = absl_flags.DEFINE_integer(
-  'num_train', None, 'Training images; all by default.', lower_bound=64
-)
 _GAINS = absl_flags.DEFINE_list(
-  'gains',
-  [],
-  "Of g_mnist and g_fashion_mnist: where to ask for the paper's gains.",
+  'gains', [], 'Of g_mnist and g_fashion_mnist: where to ask for gains.'
 )
 _NUM_SEEDS = absl_flags.DEFINE_integer(
   'num_seeds', 5, 'Searches for each planted symmetry.', lower_bound=0
@@ -67,9 +58,7 @@ _EPOCHS = absl_flags.DEFINE_integer(
 )
 _RETRAINING = flags.from_fields(aen.SearchConfig, only=('top', 'retrain_seeds'))
 _PLACES = flags.places()
-_OUT = absl_flags.DEFINE_string(
-  'out', 'runs/truth', 'Where truth.csv is written.'
-)
+_OUT = absl_flags.DEFINE_string('out', 'runs/truth', 'Folder of truth.csv.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,10 +70,9 @@ class Question:
   seed: int
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Asks everything that has not been answered yet."""
-  asked_with = {h.name: h.value for h in (_BASE, _NUM_TRAIN, _EPOCHS)}
-  config = {'experiment': 'truth', **asked_with, **_RETRAINING()}
+  config = {'experiment': 'truth', 'epochs': _EPOCHS.value, **_RETRAINING()}
   path = io_lib.open_run(_OUT.value, config) / 'truth.csv'
   rows: list[Mapping[str, object]] = [*rows_lib.read(path)]
   known = {(row['kind'], row['subject'], row['seed']) for row in rows}
@@ -99,28 +87,19 @@ def main(_: Sequence[str]) -> None:
   print(summary(rows))
 
 
-def paper_gains(base: str) -> np.ndarray:
-  """By how many points a symmetry helps on images it transformed, in the paper.
-
-  Returns:
-    For each of the twelve, the network that has it less the one without any.
-  """
-  table = published_mlp.table(base, published_mlp.SINGLE)
-  return (np.diagonal(table) - table[:, 0])[1:]
-
-
 def questions(
   num_seeds: int, num_shuffled: int, gains: Sequence[str] = ()
 ) -> Iterator[Question]:
   """Yields what to ask, seed by seed, so that any prefix is a fair sample."""
   yield Question('square', 'tic_tac_toe', 0)
   for base in gains:
-    for name, gain in zip(aen.SYMMETRIES, paper_gains(base), strict=True):
-      if gain > 0:
+    table = published_mlp.table(base, published_mlp.SINGLE)
+    for bit, name in enumerate(PAPER_SYMMETRIES, start=1):
+      if table[bit, bit] > table[bit, 0]:  # better than without symmetry
         yield Question('gain', f'{base}/{name}', 0)
   for seed in range(max(num_seeds, num_shuffled)):
     if seed < num_seeds:
-      for name in aen.SYMMETRIES:
+      for name in PAPER_SYMMETRIES:
         yield Question('planted', name, seed)
     if seed < num_shuffled:
       yield Question('shuffled', 'aug0', seed)
@@ -130,18 +109,14 @@ def load(question: Question) -> dataset_lib.Dataset:
   """Returns the images to ask about."""
   if question.kind == 'square':
     return aen.load_dataset('tic_tac_toe', seed=question.seed)
+  base, name, sizes = 'g_digits', question.subject, {}
   if question.kind == 'gain':
     base, name = question.subject.split('/')
     sizes = {'num_train': 10000, 'num_validation': 1000}
-  else:
-    base, name = _BASE.value, question.subject
-    sizes = {'num_train': _NUM_TRAIN.value}
-  bit = [*aen.SYMMETRIES].index(name) + 1 if name in aen.SYMMETRIES else 0
+  bit = ['aug0', *PAPER_SYMMETRIES].index(name)
+  where = dataclasses.asdict(_PLACES())
   data = aen.load_dataset(
-    f'{base}/iaug{bit}_group',
-    seed=question.seed,
-    **dataclasses.asdict(_PLACES()),
-    **sizes,
+    f'{base}/iaug{bit}_group', seed=question.seed, **where, **sizes
   )
   return shuffled(data) if question.kind == 'shuffled' else data
 
@@ -149,30 +124,23 @@ def load(question: Question) -> dataset_lib.Dataset:
 def shuffled(data: dataset_lib.Dataset) -> dataset_lib.Dataset:
   """Permutes the labels among the images."""
   rng = np.random.default_rng(0)
-  parts = {
-    name: dataclasses.replace(part, labels=rng.permutation(part.labels))
-    for name in ('train', 'validation', 'test')
-    for part in [getattr(data, name)]
-  }
+  parts = {}
+  for name in ('train', 'validation', 'test'):
+    part = getattr(data, name)
+    labels = rng.permutation(part.labels)
+    parts[name] = dataclasses.replace(part, labels=labels)
   return dataclasses.replace(data, **parts)
 
 
-def _names(result: result_lib.SearchResult) -> set[str]:
-  return {*result.best.symmetries, *result.best.implied}
-
-
-# Whether an answer is right, by the kind of the question.
-IS_RIGHT: dict[str, Callable[[Question, result_lib.SearchResult], bool]] = {
-  'planted': lambda question, result: question.subject in _names(result),
-  'shuffled': lambda _, result: (
-    result.best.gain.low <= 0 <= result.best.gain.high
+# Whether the best network and the symmetries that it respects are right.
+IS_RIGHT: dict[str, Callable[[Question, Any, set[str]], bool]] = {
+  'planted': lambda question, _, names: question.subject in names,
+  'shuffled': lambda _, best, __: best.gain.low <= 0 <= best.gain.high,
+  'square': lambda _, __, names: (
+    names == {'rotation', 'horizontal_flip', 'vertical_flip'}
   ),
-  'square': lambda _, result: (
-    _names(result) == {'rotation', 'horizontal_flip', 'vertical_flip'}
-  ),
-  'gain': lambda _, result: (
-    bool(result.best.symmetries)
-    and result.best.gain.mean >= 3 * result.best.gain.standard_error
+  'gain': lambda _, best, __: (
+    bool(best.symmetries) and best.gain.mean >= 3 * best.gain.standard_error
   ),
 }
 
@@ -180,16 +148,27 @@ IS_RIGHT: dict[str, Callable[[Question, result_lib.SearchResult], bool]] = {
 def ask(question: Question) -> dict[str, object]:
   """Runs one search; returns its line of the file."""
   start = time.perf_counter()
-  data = load(question)
-  result = search_lib.search(
-    data, make_space(question, data), make_config(question, data)
-  )
-  best = result.best
+  data, gain = load(question), question.kind == 'gain'
+  with warnings.catch_warnings():
+    warnings.filterwarnings('ignore', message='left out')  # on 3×3 boards
+    space = mlp_space.mlp_space(  # for a gain, the two that the paper compares
+      data.image_shape,
+      data.num_classes,
+      (question.subject.split('/')[1],) if gain else None,
+      head='dense' if gain else 'invariant',
+    )
+  images = min(len(data.train), search_lib.SEARCH_IMAGES)
+  recipe = search_lib.default_recipe(images)
+  if _EPOCHS.value and question.kind in ('planted', 'shuffled'):
+    recipe = dataclasses.replace(recipe, epochs=_EPOCHS.value)
+  config = aen.SearchConfig(recipe, seed=question.seed, **_RETRAINING())
+  best = search_lib.search(data, space, config).best
+  names = {*best.symmetries, *best.implied}
   return {
     **dataclasses.asdict(question),
     'chosen': best.name,
     'implied': ' + '.join(best.implied),
-    'right': int(IS_RIGHT[question.kind](question, result)),
+    'right': int(IS_RIGHT[question.kind](question, best, names)),
     'accuracy': f'{best.accuracy:.4f}',
     'base_accuracy': f'{best.baseline_accuracy:.4f}',
     'gain': f'{best.gain.mean:.4f}',
@@ -200,39 +179,12 @@ def ask(question: Question) -> dict[str, object]:
   }
 
 
-def make_space(
-  question: Question, data: dataset_lib.Dataset
-) -> mlp_space.MLPSpace:
-  """Returns all networks; or the two that a gain of the paper compares."""
-  with warnings.catch_warnings():
-    warnings.filterwarnings('ignore', message='left out')  # on 3×3 boards
-    gain = question.kind == 'gain'
-    return mlp_space.mlp_space(
-      data.image_shape,
-      data.num_classes,
-      (question.subject.split('/')[1],) if gain else None,
-      head='dense' if gain else 'invariant',
-    )
-
-
-def make_config(
-  question: Question, data: dataset_lib.Dataset
-) -> aen.SearchConfig:
-  """Returns the search's defaults but for what the flags say."""
-  recipe = search_lib.default_recipe(
-    min(len(data.train), search_lib.SEARCH_IMAGES)
-  )
-  if _EPOCHS.value and question.kind in ('planted', 'shuffled'):
-    recipe = dataclasses.replace(recipe, epochs=_EPOCHS.value)
-  return aen.SearchConfig(recipe, seed=question.seed, **_RETRAINING())
-
-
 def summary(rows: Sequence[Mapping[str, object]]) -> str:
   """Counts right answers, by kind and subject."""
-  counts: dict[tuple[str, str], list[int]] = {}
+  counts: dict[tuple[object, object], list[int]] = {}
   for row in rows:
-    subject = str(row['kind']), str(row['subject'])
-    counts.setdefault(subject, []).append(int(row['right']))
+    key = row['kind'], row['subject']
+    counts.setdefault(key, []).append(int(str(row['right'])))
   return '\n'.join(
     f'{kind:9} {subject:28} right in {sum(right)} of {len(right)}'
     for (kind, subject), right in sorted(counts.items())

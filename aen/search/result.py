@@ -21,6 +21,7 @@ import numpy as np
 
 from aen import io as io_lib
 from aen.groups import symmetries as symmetries_lib
+from aen.nn import export as export_lib
 from aen.search import gcnn_space
 from aen.search import mlp_space
 from aen.search import screen as screen_lib
@@ -77,6 +78,7 @@ class Best:
     accuracy: On the test images, mean over seeds.
     baseline_accuracy: The same for the baseline.
     gain: The difference.
+    class_names: One per label, if known.
   """
 
   symmetries: tuple[str, ...]
@@ -88,6 +90,7 @@ class Best:
   accuracy: float
   baseline_accuracy: float
   gain: score_lib.Gain
+  class_names: tuple[str, ...] = ()
 
   @property
   def name(self) -> str:
@@ -116,6 +119,22 @@ class Best:
     if not np.isfinite(scaled).all():
       raise ValueError('expected images of finite numbers, got some NaN or inf')
     return predict(self.model, self.variables, scaled)
+
+  def export(self, path: io_lib.PathLike) -> None:
+    """Writes an ONNX file: raw pixels in, class scores out; see `aen.export`.
+
+    Args:
+      path: Where the file is written.
+    """
+    export_lib.export(
+      self.model,
+      self.variables,
+      path,
+      in_shape=self.image_shape,
+      class_names=self.class_names,
+      mean=self.scaling.mean,
+      std=self.scaling.std,
+    )
 
 
 def predict(
@@ -370,6 +389,7 @@ def _as_json(result: SearchResult) -> dict[str, Any]:
       **{name: getattr(best, name) for name in _BEST_FIELDS},
       'scaling': dataclasses.asdict(best.scaling),
       'gain': dataclasses.asdict(best.gain),
+      'class_names': best.class_names,
     },
     'counts': dataclasses.asdict(result.counts),
     'trace': result.trace,
@@ -416,6 +436,7 @@ def _from_json(
       accuracy=best['accuracy'],
       baseline_accuracy=best['baseline_accuracy'],
       gain=score_lib.Gain(**best['gain']),
+      class_names=tuple(best.get('class_names', ())),  # older: none
     ),
     ranking=tuple(map(ranked, stored['ranking'])),
     counts=Counts(**stored['counts']),

@@ -365,4 +365,5 @@ def _test(
     accuracy=float(best.mean()),
     baseline_accuracy=float(against.mean()),
     gain=score_lib.Gain.between(best, against),
+    class_names=data.class_names,
   )

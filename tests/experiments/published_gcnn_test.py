@@ -30,7 +30,7 @@ def launcher():
   return launchers.load('published_gcnn')
 
 
-def test_the_table_has_24_found_and_6_plain_networks(launcher):
+def test_the_table_has_24_found_and_6_baseline_networks(launcher):
   table = launcher.configurations()
   assert list(table) == [
     *('cifar10', 'svhn_cropped', 'rot_mnist', 'sign_language_mnist'),
@@ -38,9 +38,9 @@ def test_the_table_has_24_found_and_6_plain_networks(launcher):
   ]
   space = gcnn_space.gcnn_space((28, 28), 10)
   for rows in table.values():
-    *found, plain = [space.network(launcher.names(row)) for row in rows]
+    *found, baseline = [space.network(launcher.names(row)) for row in rows]
     assert len(found) == 4
-    assert plain == space.network(['large'])
+    assert baseline == space.network(['large'])
     assert all(space.names(network)[0] == 'rotation' for network in found)
 
 
@@ -100,15 +100,15 @@ def test_a_small_table_is_trained_once(launcher, tmp_path, monkeypatch, capsys):
 
 
 def test_comparisons_are_what_the_table_lacks(launcher):
-  turns = 'rotation horizontal_flip vertical_flip'
-  moved = 'random_rotation random_horizontal_flip random_vertical_flip'
+  respected = 'rotation horizontal_flip vertical_flip'
+  augmented = 'random_rotation random_horizontal_flip random_vertical_flip'
   lacking = {
     name: [(row['symmetries'], row['augmentations']) for row in found]
     for name, rows in launcher.configurations().items()
     if (found := list(launcher.comparisons(rows)))
   }
-  assert lacking['cifar10'] == [('', ''), ('', moved), (turns, '')]
-  assert lacking['kmnist'] == [('', ''), ('', moved)]
+  assert lacking['cifar10'] == [('', ''), ('', augmented), (respected, '')]
+  assert lacking['kmnist'] == [('', ''), ('', augmented)]
 
 
 def test_unknown_data_sets_are_refused(launcher):

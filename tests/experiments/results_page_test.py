@@ -29,6 +29,12 @@ def test_every_picture_is_there(launcher):
         assert path.exists(), path
 
 
+def test_every_picture_can_be_drawn_again(launcher):
+  drawn = dict(launcher.pictures(ROOT / 'results'))
+  assert sum(path.name == 'frequencies.png' for path in drawn) == 2
+  assert all(path.exists() and figure.axes for path, figure in drawn.items())
+
+
 def test_without_files_there_are_no_sections(launcher, tmp_path):
   assert '##' not in launcher.pages(tmp_path)['RESULTS.md']
 
