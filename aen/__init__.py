@@ -40,6 +40,8 @@ _HOMES = {
   'train.score': (),
   'train.evaluate': (),
   'search.space': (),
+  'search.invariance': (),
+  'search.screen': ('screen',),
   'search.mlp_space': (),
   'search.gcnn_space': (),
   'search.replay': (),

@@ -18,7 +18,10 @@ minutes a landscape; the paper's DQN adds one or two minutes per seed. The same
 command resumes an interrupted run.
 """
 
+from collections import Counter
 from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 import hashlib
 import itertools
 import pathlib
@@ -28,6 +31,7 @@ from absl import flags
 from matplotlib import figure
 import numpy as np
 
+from aen.report import charts
 from aen.search import agent as agent_lib
 from aen.search import compare
 from aen.search import landscape as landscape_lib
@@ -75,7 +79,6 @@ CONTENDERS = {
 }
 AT = (10, 20, 50, 100)  # networks trained, in summary.csv
 _CHUNK = 50
-_COLOURS = (*(f'C{i}' for i in range(10)), 'black')
 
 
 def main(_: list[str]) -> None:
@@ -85,16 +88,13 @@ def main(_: list[str]) -> None:
       '--landscapes must name files made by experiments.landscape, got none'
     )
   out, rows, summary = pathlib.Path(_OUT.value), [], []
-  panels: dict[str, dict[str, dict[str, compare.Curves]]] = {}
   with launch.resumable():
     for landscape in [landscape_lib.load(f) for f in _LANDSCAPES.value]:
-      found = panels[landscape.name] = {}
       truth = landscape.values()
       for label in _STRATEGIES.value or CONTENDERS:
         traces = search(label, landscape, out / 'traces')
         numbers = np.arange(len(traces.states))
         curves = compare.curves(traces, landscape, numbers)
-        found[label] = curves
         named = {'landscape': landscape.name, 'strategy': label}
         named['searches'] = len(numbers)
         rows += [named | row for row in _curve_rows(curves)]
@@ -102,7 +102,7 @@ def main(_: list[str]) -> None:
       print(results.regret_table(summary, landscape.name), flush=True)
   rows_lib.write(out / 'regret.csv', rows)
   rows_lib.write(out / 'summary.csv', summary)
-  draw(panels).savefig(out / 'regret.png', dpi=120)
+  draw(summary).savefig(out / 'regret.png', metadata={'Software': None})
   print(f'Tables and picture: {out}')
 
 
@@ -194,28 +194,23 @@ def _statistics(curve: compare.Curves) -> dict[str, np.ndarray]:
   return dict(zip(columns, itertools.chain(*pairs), strict=True))
 
 
-def draw(
-  panels: dict[str, dict[str, dict[str, compare.Curves]]],
-) -> figure.Figure:
-  """Draws regret against both costs, one row per landscape."""
-  canvas = figure.Figure((11, 3.6 * len(panels)), layout='constrained')
-  axes = canvas.subplots(len(panels), 2, squeeze=False, sharey='row')
-  labels = {'networks': 'networks trained', 'states': 'states seen'}
-  for row, (name, found) in zip(axes, panels.items(), strict=True):
-    for axis, (kind, xlabel) in zip(row, labels.items(), strict=True):
-      for number, (label, curves) in enumerate(found.items()):
-        cost = curves[kind].cost
-        mean, band = compare.mean_and_band(100 * curves[kind].regret)
-        style = '-' if label.startswith('dqn') else ('--', ':')[number % 2]
-        colour = _COLOURS[number % len(_COLOURS)]
-        axis.plot(cost, mean, style, color=colour, label=label)
-        axis.fill_between(cost, mean - band, mean + band, fc=colour, alpha=0.15)
-      axis.set(xscale='log', title=name, xlabel=xlabel)
-    row[0].set_ylabel('regret, points of accuracy')
-  handles = axes[0, 0].get_legend_handles_labels()
-  place = {'loc': 'outside lower center', 'ncols': 6, 'fontsize': 'small'}
-  canvas.legend(*handles, **place)
-  return canvas
+def draw(summary: Sequence[Mapping[str, Any]]) -> figure.Figure:
+  """Draws each strategy's regret, one bar per strategy.
+
+  Args:
+    summary: The rows of summary.csv; those after `AT[1]` networks are drawn, or
+      after as many as all landscapes have.
+  """
+  landscapes = {row['landscape'] for row in summary}
+  spent = Counter((row['strategy'], int(row['networks'])) for row in summary)
+  common = {n for (_, n), count in spent.items() if count == len(landscapes)}
+  after = min(AT[1], max(common))
+  values: dict[str, dict[str, float]] = {}
+  for row in summary:
+    if int(row['networks']) == after:
+      of_strategy = values.setdefault(row['strategy'], {})
+      of_strategy[row['landscape']] = 100 * float(row['regret'])
+  return charts.regrets(values, after)
 
 
 if __name__ == '__main__':

@@ -52,7 +52,13 @@ class Search:
     config = dataclasses.replace(config, recipe=recipe)
     with launch.resumable():
       result = search_lib.search(
-        data, space, config, run_dir, search_images, on_trained
+        data,
+        space,
+        config,
+        run_dir,
+        search_images,
+        on_trained,
+        screened=True,
       )
       page = report.write(result, data, run_dir)
     print(f'{result.verdict}\nreport: {page}')

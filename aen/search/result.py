@@ -24,6 +24,7 @@ from aen.groups import symmetries as symmetries_lib
 from aen.nn import export as export_lib
 from aen.search import gcnn_space
 from aen.search import mlp_space
+from aen.search import screen as screen_lib
 from aen.search import space as space_lib
 from aen.train import evaluate as evaluate_lib
 from aen.train import score as score_lib
@@ -194,6 +195,7 @@ class SearchResult:
     q_values: The agent's final estimates, for the empty and the best state, of
       the value of toggling each bit: (state, values) each.
     space: The networks it chose among.
+    screening: Which symmetries the training images have, if that was tested.
   """
 
   dataset: str
@@ -204,6 +206,7 @@ class SearchResult:
   trace: tuple[Step, ...]
   space: space_lib.Space
   q_values: tuple[tuple[int, tuple[float, ...]], ...] = ()
+  screening: screen_lib.Screening | None = None
 
   @property
   def baseline(self) -> int:
@@ -217,7 +220,14 @@ class SearchResult:
 
   @property
   def verdict(self) -> str:
-    """The answer in words."""
+    """The answer in words: what the data have, if tested, and what helps."""
+    if self.screening is None:
+      return self.answer
+    return f'{self.screening.verdict}\n{self.answer}'
+
+  @property
+  def answer(self) -> str:
+    """What helps, in words."""
     best, num_test, helper = self.best, self.num_images[2], self.space.helper
     right = f'{100 * best.accuracy:.1f} % of {num_test} test images right'
     if self.is_baseline:
@@ -239,7 +249,7 @@ class SearchResult:
     return f'No {helper} clearly helps. The best was {compared}, {doubt}.'
 
   def __repr__(self) -> str:
-    return f'SearchResult({self.dataset!r}, {self.verdict!r})'
+    return f'SearchResult({self.dataset!r}, {self.answer!r})'
 
   def save(self, directory: io_lib.PathLike) -> None:
     """Writes result.json, ranking.csv, trace.csv and the best checkpoint."""
@@ -373,6 +383,7 @@ def _as_json(result: SearchResult) -> dict[str, Any]:
     'dataset': result.dataset,
     'num_images': result.num_images,
     'verdict': result.verdict,
+    'screening': result.screening and result.screening.as_json(),
     'best': {
       'network': result.ranking[0].network,
       **{name: getattr(best, name) for name in _BEST_FIELDS},
@@ -411,6 +422,7 @@ def _from_json(
       retrained=score_lib.Score(**final) if final else None,
     )
 
+  screening = stored.get('screening')
   return SearchResult(
     dataset=stored['dataset'],
     num_images=tuple(stored['num_images']),
@@ -431,6 +443,7 @@ def _from_json(
     trace=tuple(Step(*step) for step in stored['trace']),
     q_values=tuple((state, tuple(q)) for state, q in stored['q_values']),
     space=space,
+    screening=screening and screen_lib.Screening.from_json(screening),
   )
 
 

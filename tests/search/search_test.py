@@ -66,6 +66,9 @@ def test_discover_finds_the_planted_symmetry():
   assert result.ranking[0].name == 'horizontal_flip'
   assert 'horizontal_flip' in result.verdict
   assert f'{result.num_images[2]} test images' in result.verdict
+  assert result.screening.accepted + result.screening.undecided == (
+    'horizontal_flip',
+  )
 
 
 def test_the_best_network_predicts_and_is_equivariant():
@@ -84,6 +87,7 @@ def test_results_are_saved_and_loaded(tmp_path):
   result.save(tmp_path)
   again = aen.SearchResult.load(tmp_path)
   assert again.verdict == result.verdict
+  assert again.screening.as_json() == result.screening.as_json()
   assert again.ranking == result.ranking
   assert again.counts == result.counts
   assert again.trace == result.trace
@@ -402,7 +406,9 @@ def test_no_symmetry_is_a_verdict():
   result = aen.discover(images, labels, symmetries=FLIPS, **OPTIONS)
   assert result.best.symmetries == ()
   assert result.best.gain == score_lib.Gain(0.0, 0.0, 0.0, 0.0)
-  assert result.verdict.startswith('No symmetry helps')
+  assert result.answer.startswith('No symmetry helps')
+  assert result.verdict == f'{result.screening.verdict}\n{result.answer}'
+  assert result.screening.rejected == FLIPS
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ STRATEGIES: Mapping[str, Method] = {
   'random': sweep.RANDOM,
   'evolution': evolution.EVOLUTION,
   'local': local.LOCAL,
+  'screened': local.SCREENED,
   'halving': halving.HALVING,
   'dqn': dqn.DQN,
 }

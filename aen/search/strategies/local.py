@@ -1,6 +1,9 @@
 """Local search: climb to the best neighbour; restart at a local maximum.
 
-Legend: K bits, R networks, P proposals of a round.
+Screened search is local search that begins at the best of some networks, which
+a screening of the data suggests.
+
+Legend: K bits, R networks, N of them listed, P proposals of a round.
 """
 
 import dataclasses
@@ -27,6 +30,7 @@ class LocalState(NamedTuple):
   place: jax.Array  # int32 [], the next neighbour to evaluate, or _START
   best: jax.Array  # int32 [], the best neighbour so far
   best_value: jax.Array  # float32 []
+  position: jax.Array  # int32 [], in the list of networks to visit first
   counts: base.Counts
 
 
@@ -49,6 +53,28 @@ class Local:
     base.check_at_least_one(self, 'per_round')
 
 
+@dataclasses.dataclass(frozen=True)
+class Screened(Local):
+  """Local search whose first climb begins at the best of listed networks.
+
+  Attributes:
+    per_round: States proposed at once, P.
+    order: Networks, most promising first, as of `Screening.order`. With none,
+      this is local search.
+    first: How many of them to visit before the first climb, the baseline not
+      counted, N.
+  """
+
+  order: tuple[int, ...] = ()
+  first: int = 6
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    base.check_at_least_one(self, 'first')
+    if len(set(self.order)) < len(self.order):
+      raise ValueError('order must name every network at most once')
+
+
 def init(
   config: base.Config, key: jax.Array, baseline: jax.Array
 ) -> LocalState:
@@ -63,6 +89,7 @@ def init(
     place=jnp.int32(0),
     best=jnp.int32(space_lib.EMPTY),
     best_value=jnp.float32(-jnp.inf),
+    position=jnp.int32(0),
     counts=base.no_counts(config),
   )
 
@@ -81,6 +108,13 @@ def propose(
   )
   start = jnp.where(slots == 0, state.here, base.NO_STATE)
   states = jnp.where(state.place == _START, start, neighbours)
+  if (listed := _listed(config)).size:
+    visited = jnp.asarray(listed).at[state.position + slots]
+    states = jnp.where(
+      state.position < listed.size,
+      visited.get(mode='fill', fill_value=base.NO_STATE),
+      states,
+    )
   return state, base.full_proposal(config, states, finished(config, state))
 
 
@@ -105,12 +139,34 @@ def observe(
   stepped = _step(config, seen)
   seen = _select(seen.place >= config.num_bits, stepped, seen)
   after = _select(state.place == _START, started, seen)
+  higher = values[first] > state.value
+  visited = state._replace(
+    here=jnp.where(higher, proposal.states[first], state.here),
+    value=jnp.where(higher, values[first], state.value),
+    position=state.position + used.sum(dtype=jnp.int32),
+  )
+  after = _select(state.position < _listed(config).size, visited, after)
   return _select(used.any(), after, state)
 
 
 def finished(config: base.Config, state: LocalState) -> jax.Array:
   """Whether all networks are seen."""
   return state.counts.networks >= len(config.table)
+
+
+def _listed(config: base.Config) -> np.ndarray:
+  """Returns the states to visit before the first climb. int32 [N]."""
+  table, options = config.table, config.options
+  if not isinstance(options, Screened):
+    return np.zeros(0, np.int32)
+  if any(not 0 <= network < len(table) for network in options.order):
+    raise ValueError(
+      f'order must hold networks from 0 to {len(table) - 1}, got'
+      f' {options.order}'
+    )
+  baseline = int(table.network_of[0])
+  order = [network for network in options.order if network != baseline]
+  return table.shortest_states[order[: options.first]].astype(np.int32)
 
 
 def _step(config: base.Config, state: LocalState) -> LocalState:
@@ -129,7 +185,7 @@ def _step(config: base.Config, state: LocalState) -> LocalState:
 
 def _select(flag: jax.Array, yes: LocalState, no: LocalState) -> LocalState:
   # Both share their keys, which jnp.where does not take.
-  names = ('here', 'value', 'place', 'best', 'best_value')
+  names = ('here', 'value', 'place', 'best', 'best_value', 'position')
   selected: dict[str, Any] = {
     name: jnp.where(flag, getattr(yes, name), getattr(no, name))
     for name in names
@@ -138,3 +194,4 @@ def _select(flag: jax.Array, yes: LocalState, no: LocalState) -> LocalState:
 
 
 LOCAL = base.Method(Local, init, propose, observe, finished)
+SCREENED = base.Method(Screened, init, propose, observe, finished)
