@@ -27,17 +27,21 @@ _SEARCH = [
   'tqdm>=4.66',
   'typing_extensions>=4.4',
 ]
+_ONNX = ['onnx>=1.17']
+_TENSORBOARD = ['tensorboardX>=2.6.2.2']
 _NOTEBOOKS = ['ipykernel>=6.29', 'nbclient>=0.10', 'nbformat>=5.10']
 _DEV = [
   'build>=1.2',
   'flatbuffers>=24',
   'hypothesis>=6.100',
   'mypy>=1.18',
+  'onnxruntime>=1.19',
   'playwright>=1.50',
   'pytest>=8',
   'pytest-xdist>=3.6',
   'ruff>=0.14',
   'setuptools>=70.1',
+  'tensorboard>=2.18',
 ]
 
 setuptools.setup(
@@ -72,7 +76,9 @@ setuptools.setup(
   extras_require={
     'data': _DATA,
     'search': _SEARCH,
+    'onnx': _ONNX,
+    'tensorboard': _TENSORBOARD,
     'notebooks': _NOTEBOOKS,
-    'dev': [*_DATA, *_SEARCH, *_NOTEBOOKS, *_DEV],
+    'dev': [*_DATA, *_SEARCH, *_ONNX, *_TENSORBOARD, *_NOTEBOOKS, *_DEV],
   },
 )

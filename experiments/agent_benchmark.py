@@ -1,4 +1,4 @@
-r"""What does a DQN search on a table cost beyond its Q-network's updates?
+r"""What does a DQN search on a landscape cost beyond its Q-network's updates?
 
 Runs whole searches and, in turn with them, the same number of bare updates of
 the same Q-network on batches drawn beforehand: target values, gradient, Adam.
@@ -7,18 +7,16 @@ Then times 200 searches of every other strategy.
   python -m experiments.agent_benchmark                # the full schedule
   python -m experiments.agent_benchmark --steps=1000   # a quick look
 
-The full schedule takes some 10^13 operations a search: on two cores that is one
-to three minutes for a search, and as long for its bare updates. Writes
-agent.csv.
+Prints the ratio, 1.1 for the full schedule, and writes agent.csv. The full
+schedule takes some 10^13 operations a search: on two cores that is one to three
+minutes for a search, and as long for its bare updates.
 """
 
 from collections.abc import Callable
-import csv
+from collections.abc import Iterator
 import dataclasses
 import functools
-import pathlib
 import statistics
-import time
 from typing import Any
 
 from absl import flags
@@ -27,14 +25,16 @@ import jax.numpy as jnp
 import numpy as np
 
 import aen
+from aen.groups.symmetries import PAPER_SYMMETRIES
 from aen.search import agent as agent_lib
 from aen.search import compare
 from aen.search import replay as replay_lib
 from aen.search import strategies
 from experiments import launch
+from experiments import timing
 
 _STEPS = flags.DEFINE_integer(
-  'steps', 6000, 'Steps of a DQN search at most.', lower_bound=600
+  'steps', 6000, 'Maximum number of steps of a DQN search.', lower_bound=600
 )
 _REPEATS = flags.DEFINE_integer(
   'repeats', 3, 'Searches; the median ratio counts.', lower_bound=1
@@ -42,32 +42,71 @@ _REPEATS = flags.DEFINE_integer(
 _SEEDS = flags.DEFINE_integer(
   'seeds', 200, 'Searches of each other strategy.', lower_bound=1
 )
-_OUT = flags.DEFINE_string(
-  'out', 'runs/agent_benchmark', 'Folder for the table.'
-)
+_OUT = timing.output('agent_benchmark')
 
-ROUNDS = {'exhaustive': 216, 'random': 216, 'halving': 378}
+# Rounds that a search takes on 216 networks; the others are cut after 3000.
+ROUNDS = {
+  name: {'exhaustive': 216, 'random': 216, 'halving': 378}.get(name, 3000)
+  for name in strategies.STRATEGIES
+  if name != 'dqn'
+}
 EPOCHS = 4
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
-  """What to measure."""
+def main(_: list[str]) -> None:
+  """Measures, prints and writes the table."""
+  config = dataclasses.replace(agent_lib.DQNConfig(), max_steps=_STEPS.value)
+  rows = timing.collect(
+    measure(config, _REPEATS.value, _SEEDS.value), _OUT('agent.csv')
+  )
+  ratio = statistics.median(row['ratio'] for row in rows if 'ratio' in row)
+  total = sum(row['seconds'] for row in rows if 'ratio' not in row)
+  print(f'A DQN search costs {ratio:.3f} times its bare updates.')
+  print(f'All other strategies together: {total:.1f} s.')
 
-  steps: int
-  repeats: int
-  seeds: int
-  out: pathlib.Path
-  agent: agent_lib.DQNConfig = agent_lib.DQNConfig()
-  others: tuple[str, ...] = (*ROUNDS, 'evolution', 'local')
-  rounds: int = 3000  # of strategies that are not in ROUNDS
 
-
-def planted(network_of: np.ndarray) -> np.ndarray:
-  """Returns accuracies that rise from epoch to epoch. float32 [R, E]."""
+def measure(
+  config: agent_lib.DQNConfig, repeats: int, seeds: int
+) -> Iterator[dict[str, Any]]:
+  """Times DQN searches and their bare updates in turn, then the others."""
+  num_bits = config.num_bits
+  names = PAPER_SYMMETRIES[:num_bits]
+  network_of, _ = aen.distinct_networks(names, [(28, 28), (20, 20), (20, 20)])
   rng = np.random.default_rng(0)
   steps = rng.uniform(0, 0.2, (network_of.max() + 1, EPOCHS))
-  return np.cumsum(steps, axis=1).astype(np.float32)
+  known = np.cumsum(steps, axis=1).astype(np.float32)  # accuracies that rise
+
+  def search(name: str, rounds: int, **options: Any) -> Callable[..., Any]:
+    strategy = strategies.make(
+      name, num_bits, network_of=network_of, epochs=EPOCHS, **options
+    )
+    return lambda key: compare.simulate(
+      strategy, key, known, network_of, rounds
+    )
+
+  keys = jax.random.split(jax.random.key(0), repeats)
+  dqn = jax.jit(search('dqn', config.max_steps, config=config))
+  compiled = dqn.lower(keys[0]).compile()
+  for key in keys:
+    seconds, (state, _) = timing.timed(compiled, key)
+    updates = int(state.agent.opt_state[0].count)
+    bare = bare_updates(config, key, updates)
+    timing.timed(bare)  # compiles
+    alone, _ = timing.timed(bare)
+    yield {
+      'what': 'dqn',
+      'seconds': seconds,
+      'bare_seconds': alone,
+      'ratio': seconds / alone,
+      'updates': updates,
+      'steps': int(state.counts.steps),
+      'states': int(state.counts.states),
+      'networks': int(state.counts.networks),
+    }
+  keys = jax.random.split(jax.random.key(1), seeds)
+  for name, rounds in ROUNDS.items():  # compilation included
+    seconds, _ = timing.timed(jax.jit(jax.vmap(search(name, rounds))), keys)
+    yield {'what': name, 'seconds': seconds, 'steps': rounds}
 
 
 def bare_updates(
@@ -84,108 +123,13 @@ def bare_updates(
 
   @jax.jit
   def run(agent: agent_lib.AgentState, batches: replay_lib.Transition) -> Any:
-    def update(
-      agent: agent_lib.AgentState, batch: replay_lib.Transition
-    ) -> tuple[agent_lib.AgentState, None]:
-      return agent_lib.update(config, agent, batch), None
-
-    return jax.lax.scan(update, agent, batches)[0]
+    return jax.lax.scan(
+      lambda agent, batch: (agent_lib.update(config, agent, batch), None),
+      agent,
+      batches,
+    )[0]
 
   return functools.partial(run, agent_lib.init(config, key_agent), batches)
-
-
-def timed(function: Callable[..., Any], *args: Any) -> tuple[float, Any]:
-  """Returns the time of a call, and what it returns."""
-  start = time.perf_counter()
-  result = jax.block_until_ready(function(*args))
-  return time.perf_counter() - start, result
-
-
-def measure_dqn(config: Config, network_of: np.ndarray) -> list[dict[str, Any]]:
-  """Times searches and their bare updates in turn."""
-  agent = dataclasses.replace(config.agent, max_steps=config.steps)
-  strategy = strategies.make(
-    'dqn', agent.num_bits, network_of=network_of, epochs=EPOCHS, config=agent
-  )
-  table, rows = planted(network_of), []
-  search = jax.jit(
-    lambda key: compare.simulate(strategy, key, table, network_of, config.steps)
-  )
-  keys = jax.random.split(jax.random.key(0), config.repeats)
-  compiled = search.lower(keys[0]).compile()
-  for key in keys:
-    seconds, (state, _) = timed(compiled, key)
-    updates = int(state.agent.opt_state[0].count)
-    bare = bare_updates(agent, key, updates)
-    timed(bare)  # compiles
-    alone, _ = timed(bare)
-    rows.append(
-      {'what': 'dqn', 'seconds': seconds, 'bare_seconds': alone}
-      | {'ratio': seconds / alone, 'updates': updates}
-      | {'steps': int(state.counts.steps), 'states': int(state.counts.states)}
-      | {'networks': int(state.counts.networks)}
-    )
-    print(
-      f'dqn: {rows[-1]["steps"]} steps, {rows[-1]["states"]} states,'
-      f' {rows[-1]["networks"]} networks in {seconds:.1f} s;'
-      f' {updates} bare updates in {alone:.1f} s; ratio {seconds / alone:.3f}',
-      flush=True,
-    )
-  return rows
-
-
-def measure_others(
-  config: Config, network_of: np.ndarray
-) -> list[dict[str, Any]]:
-  """Times many searches of every other strategy, compilation included."""
-  table, rows = planted(network_of), []
-  keys = jax.random.split(jax.random.key(1), config.seeds)
-  for name in config.others:
-    strategy = strategies.make(
-      name, config.agent.num_bits, network_of=network_of, epochs=EPOCHS
-    )
-    rounds = ROUNDS.get(name, config.rounds)
-    search = functools.partial(
-      compare.simulate,
-      strategy,
-      table=table,
-      network_of=network_of,
-      rounds=rounds,
-    )
-    seconds, _ = timed(jax.jit(jax.vmap(search)), keys)
-    rows.append({'what': name, 'seconds': seconds, 'steps': rounds})
-    print(f'{name}: {config.seeds} searches in {seconds:.1f} s', flush=True)
-  return rows
-
-
-def run(config: Config) -> None:
-  """Measures, prints and writes the table."""
-  names = tuple(aen.SYMMETRIES)[: config.agent.num_bits]
-  network_of, _ = aen.distinct_networks(names, [(28, 28), (20, 20), (20, 20)])
-  searches = measure_dqn(config, network_of)
-  others = measure_others(config, network_of)
-  ratio = statistics.median(row['ratio'] for row in searches)
-  total = sum(row['seconds'] for row in others)
-  print(f'A DQN search costs {ratio:.3f} times its bare updates.')
-  print(f'All other strategies together: {total:.1f} s.')
-  config.out.mkdir(parents=True, exist_ok=True)
-  with open(config.out / 'agent.csv', 'w', newline='') as file:
-    writer = csv.DictWriter(file, searches[0])
-    writer.writeheader()
-    writer.writerows(searches + others)
-  print(f'Table: {config.out}/agent.csv')
-
-
-def main(_: list[str]) -> None:
-  """Flags to config to one call."""
-  run(
-    Config(
-      steps=_STEPS.value,
-      repeats=_REPEATS.value,
-      seeds=_SEEDS.value,
-      out=pathlib.Path(_OUT.value),
-    )
-  )
 
 
 if __name__ == '__main__':

@@ -11,31 +11,35 @@ both judged by the mean over all seeds of test accuracy. Observed regret is the
 same, judged by the accuracies that the search saw: how well it searches, apart
 from how well those tell networks apart.
 
-A strategy is a name, one of `CONTENDERS` below or of `aen.strategies`, or a
+A strategy is a name, of `CONTENDERS` below or of `aen.search.strategies`, or a
 call with options, such as --strategy='dqn(hidden_sizes=(64, 64))'. Results are
-kept in --out and used again; delete its folder `traces` to begin anew. A few
-minutes a landscape; the paper's DQN adds one or two minutes per seed.
+kept in --out and reused; delete its folder `traces` to start over. A few
+minutes a landscape; the paper's DQN adds one or two minutes per seed. The same
+command resumes an interrupted run.
 """
 
-import ast
+from collections import Counter
 from collections.abc import Iterator
-import csv
-import dataclasses
+from collections.abc import Mapping
+from collections.abc import Sequence
 import hashlib
+import itertools
 import pathlib
 from typing import Any
-import zipfile
 
 from absl import flags
 from matplotlib import figure
 import numpy as np
 
-from aen import io as io_lib
+from aen.report import charts
 from aen.search import agent as agent_lib
 from aen.search import compare
 from aen.search import landscape as landscape_lib
-from aen.search import strategies
 from experiments import launch
+from experiments import results
+from experiments import rows as rows_lib
+from experiments import traces as traces_lib
+from experiments.flags import parse_strategy
 
 _LANDSCAPES = flags.DEFINE_list(
   'landscapes', None, 'Landscape files (.npz), separated by commas.'
@@ -43,20 +47,12 @@ _LANDSCAPES = flags.DEFINE_list(
 _STRATEGIES = flags.DEFINE_multi_string(
   'strategy', None, 'A strategy; repeat for several. All contenders by default.'
 )
-_SEEDS = flags.DEFINE_integer(
-  'seeds', 200, 'Searches of each strategy.', lower_bound=2
-)
+_SEEDS = flags.DEFINE_integer('seeds', 200, 'Searches of each strategy.', 2)
 _LIGHT_SEEDS = flags.DEFINE_integer(
-  'light_seeds', 100, 'Searches of each DQN, but for the wide.', lower_bound=2
+  'light_seeds', 100, 'Searches of each DQN but the wide ones.', 2
 )
 _WIDE_SEEDS = flags.DEFINE_integer(
-  'wide_seeds',
-  20,
-  "Searches of each DQN with the paper's 400-wide network.",
-  lower_bound=2,
-)
-_JUDGE = flags.DEFINE_enum(
-  'judge', 'test', ['test', 'validation'], 'Accuracies that tell the truth.'
+  'wide_seeds', 20, "Searches of each DQN as wide as the paper's, 400.", 2
 )
 _OUT = flags.DEFINE_string(
   'out', 'runs/compare_strategies', 'Folder for traces, tables and picture.'
@@ -83,304 +79,138 @@ CONTENDERS = {
 }
 AT = (10, 20, 50, 100)  # networks trained, in summary.csv
 _CHUNK = 50
-_COLOURS = (*(f'C{i}' for i in range(10)), 'black')
-_LOCAL_ROUNDS = 3000
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
-  """What to compare."""
-
-  landscapes: tuple[landscape_lib.Landscape, ...]
-  strategies: tuple[str, ...]
-  seeds: int
-  light_seeds: int
-  wide_seeds: int
-  judge: str
-  out: pathlib.Path
-
-
-@dataclasses.dataclass(frozen=True)
-class Contender:
-  """A strategy, how long it runs and how often."""
-
-  label: str
-  call: str
-  details: str  # whatever else decides what it does
-  strategy: strategies.Strategy
-  rounds: int
-  searches: int
-  chunk: int  # searches at once
-
-
-def run(config: Config) -> None:
+def main(_: list[str]) -> None:
   """Compares, prints and writes tables and picture."""
-  rows, summary, panels = [], [], {}
-  for landscape in config.landscapes:
-    found = {}
-    for contender in _contenders(config, landscape):
-      traces = _traces(contender, landscape, config.out / 'traces')
-      numbers = np.arange(contender.searches)
-      curves = compare.curves(traces, landscape, numbers, config.judge)
-      found[contender.label] = curves
-      rows += _curve_rows(landscape, contender, curves)
-    summary += _summary_rows(landscape, found, config.judge)
-    panels[landscape.name] = found
-    _print(landscape, [r for r in summary if r['landscape'] == landscape.name])
-  config.out.mkdir(parents=True, exist_ok=True)
-  _write(config.out / 'regret.csv', rows)
-  _write(config.out / 'summary.csv', summary)
-  draw(panels).savefig(config.out / 'regret.png', dpi=120)
-  print(f'Tables and picture: {config.out}')
-
-
-def _contenders(
-  config: Config, landscape: landscape_lib.Landscape
-) -> Iterator[Contender]:
-  for label in config.strategies:
-    call = CONTENDERS.get(label, label)
-    name, options = parse(call)
-    strategy = strategies.make(
-      name,
-      len(landscape.symmetries),
-      network_of=landscape.network_of,
-      epochs=landscape.validation.shape[-1],
-      **options,
+  if not _LANDSCAPES.value:
+    raise ValueError(
+      '--landscapes must name files made by experiments.landscape, got none'
     )
-    details, searches, chunk = '', config.seeds, _CHUNK
-    if name == 'dqn':
-      agent = agent_lib.DQNConfig(**options)
-      details, wide = repr(agent), max(agent.hidden_sizes) >= 400
-      searches = config.wide_seeds if wide else config.light_seeds
-      chunk = 1 if wide else _CHUNK
-    rounds = _rounds(name, options, landscape)
-    yield Contender(label, call, details, strategy, rounds, searches, chunk)
+  out, rows, summary = pathlib.Path(_OUT.value), [], []
+  with launch.resumable():
+    for landscape in [landscape_lib.load(f) for f in _LANDSCAPES.value]:
+      truth = landscape.values()
+      for label in _STRATEGIES.value or CONTENDERS:
+        traces = search(label, landscape, out / 'traces')
+        numbers = np.arange(len(traces.states))
+        curves = compare.curves(traces, landscape, numbers)
+        named = {'landscape': landscape.name, 'strategy': label}
+        named['searches'] = len(numbers)
+        rows += [named | row for row in _curve_rows(curves)]
+        summary += [named | r for r in _summary_rows(curves['networks'], truth)]
+      print(results.regret_table(summary, landscape.name), flush=True)
+  rows_lib.write(out / 'regret.csv', rows)
+  rows_lib.write(out / 'summary.csv', summary)
+  draw(summary).savefig(out / 'regret.png', metadata={'Software': None})
+  print(f'Tables and picture: {out}')
 
 
-def parse(call: str) -> tuple[str, dict[str, Any]]:
-  """Reads a name, or a call with literal keyword arguments.
+def search(
+  label: str, landscape: landscape_lib.Landscape, folder: pathlib.Path
+) -> compare.Trace:
+  """Returns the traces of all searches; runs those that are not in files.
 
-  >>> parse('halving(factor=3)')
-  ('halving', {'factor': 3})
+  A file's name has a digest of all that decides what is in it.
   """
-  try:
-    tree = ast.parse(call.strip(), mode='eval').body
-    if isinstance(tree, ast.Name):
-      return tree.id, {}
-    if isinstance(tree, ast.Call) and not tree.args:
-      options = {k.arg: ast.literal_eval(k.value) for k in tree.keywords}
-      return tree.func.id, options
-  except (SyntaxError, ValueError, AttributeError, TypeError):
-    pass
-  raise ValueError(
-    f'expected a strategy such as random or dqn(discount=0.9), got {call!r}'
-  )
+  call = CONTENDERS.get(label, label)
+  name, options = parse_strategy(call)
+  strategy = traces_lib.make_strategy(landscape, name, **options)
+  rounds = _rounds(name, options, landscape)
+  details, searches, chunk = '', _SEEDS.value, _CHUNK
+  if name == 'dqn':
+    agent = agent_lib.DQNConfig(**options)
+    details, searches = repr(agent), _LIGHT_SEEDS.value
+    if max(agent.hidden_sizes) >= 400:
+      searches, chunk = _WIDE_SEEDS.value, 1
+  parts = []
+  for first in range(0, searches, chunk):
+    last = min(first + chunk, searches)
+    asked = call, details, rounds, landscape.fingerprint, first, last
+    digest = hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
+    stem = f'{landscape.name.replace("/", "_")}-{call.split("(")[0]}'
+    path = folder / f'{stem}-{first:03}-{digest}.npz'
+    traces = traces_lib.load(path)
+    if traces is None:
+      which = f'{landscape.name}: {label}, searches {first} to {last - 1}'
+      print(which, flush=True)
+      traces = compare.search_landscape(
+        strategy, landscape, np.arange(first, last), rounds, chunk > 1
+      )
+      traces_lib.save(path, traces)
+    parts.append(traces)
+  return compare.Trace(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
 
 def _rounds(
   name: str, options: dict[str, Any], landscape: landscape_lib.Landscape
 ) -> int:
   """Returns how many rounds a search takes at most."""
-  per_round = options.get('per_round', 1)
   steps = {
     'exhaustive': len(landscape),
-    'random': len(landscape.network_of),
+    'random': len(landscape),
     'halving': 3 * len(landscape),
-    'local': _LOCAL_ROUNDS,
     'evolution': options.get('max_steps', 1000),
     'dqn': options.get('max_steps', agent_lib.DQNConfig().max_steps),
-  }[name]
-  if name == 'random' and options.get('distinct', True):
-    steps = len(landscape)
-  return -(-steps // per_round)
+  }.get(name, 3000)
+  if name == 'random' and not options.get('distinct', True):
+    steps = len(landscape.network_of)
+  return -(-steps // options.get('per_round', 1))
 
 
-def _traces(
-  contender: Contender,
-  landscape: landscape_lib.Landscape,
-  folder: pathlib.Path,
-) -> compare.Trace:
-  """Runs the searches that have not been run before."""
-  parts = []
-  for first in range(0, contender.searches, contender.chunk):
-    last = min(first + contender.chunk, contender.searches)
-    path = folder / _file_name(contender, landscape, first, last)
-    traces = _load(path)
-    if traces is None:
-      print(
-        f'{landscape.name}: {contender.label}, searches {first} to {last - 1}',
-        flush=True,
-      )
-      traces = compare.search_landscape(
-        contender.strategy,
-        landscape,
-        np.arange(first, last),
-        contender.rounds,
-        vectorised=contender.chunk > 1,
-      )
-      _save(path, traces)
-    parts.append(traces)
-  return compare.Trace(*(np.concatenate(x) for x in zip(*parts, strict=True)))
-
-
-def _file_name(
-  contender: Contender,
-  landscape: landscape_lib.Landscape,
-  first: int,
-  last: int,
-) -> str:
-  asked = (
-    *(contender.call, contender.details, contender.rounds),
-    *(landscape.fingerprint, first, last),
-  )
-  digest = hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
-  name = landscape.name.replace('/', '_')
-  short = contender.call.split('(')[0]
-  return f'{name}-{short}-{first:03}-{digest}.npz'
-
-
-def _load(path: pathlib.Path) -> compare.Trace | None:
-  """Reads traces; None if there are none, or if they are damaged."""
-  try:
-    with np.load(path, allow_pickle=False) as stored:
-      return compare.Trace(*(stored[x] for x in compare.Trace._fields))
-  except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-    return None
-
-
-def _save(path: pathlib.Path, traces: compare.Trace) -> None:
-  with io_lib.written_whole(path) as file:
-    np.savez_compressed(file, **traces._asdict())
-
-
-def _curve_rows(
-  landscape: landscape_lib.Landscape,
-  contender: Contender,
-  curves: dict[str, compare.Curves],
-) -> list[dict[str, Any]]:
-  rows = []
+def _curve_rows(curves: dict[str, compare.Curves]) -> Iterator[dict[str, Any]]:
+  """Yields the points at which a regret changes; between them it is flat."""
   for kind, curve in curves.items():
-    mean, band = compare.mean_and_band(curve.regret)
-    observed, observed_band = compare.mean_and_band(curve.observed)
-    changes = np.flatnonzero(np.diff(mean, prepend=np.inf))
-    for x in changes:  # between these the curve is flat
-      rows.append(
-        {'landscape': landscape.name, 'strategy': contender.label}
-        | {'searches': contender.searches, 'cost': kind}
-        | {'spent': int(curve.cost[x]), 'regret': f'{mean[x]:.6f}'}
-        | {'band': f'{band[x]:.6f}', 'observed': f'{observed[x]:.6f}'}
-        | {'observed_band': f'{observed_band[x]:.6f}'}
-      )
-  return rows
+    found = _statistics(curve)
+    for x in np.flatnonzero(np.diff(found['regret'], prepend=np.inf)):
+      at = {name: f'{values[x]:.6f}' for name, values in found.items()}
+      yield {'cost': kind, 'spent': int(curve.cost[x]), **at}
 
 
 def _summary_rows(
-  landscape: landscape_lib.Landscape,
-  found: dict[str, dict[str, compare.Curves]],
-  judge: str,
-) -> list[dict[str, Any]]:
-  """Returns each strategy's regret and gain after so many networks.
+  curve: compare.Curves, truth: np.ndarray
+) -> Iterator[dict[str, Any]]:
+  """Yields the regret and the gain after some numbers of networks.
 
   The gain is the accuracy of the pick over that of the average network, less
   one: how much better than picking a network at random.
   """
-  truth = landscape.values(judge)
-  rows = []
-  for label, curves in found.items():
-    for spent in AT:
-      if spent <= len(landscape):
-        curve = curves['networks']
-        mean, band = compare.mean_and_band(curve.regret)
-        observed, observed_band = compare.mean_and_band(curve.observed)
-        x = spent - 1
-        gain = (truth.max() - mean[x]) / truth.mean() - 1
-        rows.append(
-          {'landscape': landscape.name, 'strategy': label}
-          | {'searches': len(curve.regret), 'networks': spent}
-          | {'regret': round(mean[x], 5), 'band': round(band[x], 5)}
-          | {'observed': round(observed[x], 5)}
-          | {'observed_band': round(observed_band[x], 5)}
-          | {
-            'gain': round(gain, 4),
-            'gain_band': round(band[x] / truth.mean(), 4),
-          }
-        )
-  return rows
+  found = _statistics(curve)
+  for spent in (number for number in AT if number <= len(truth)):
+    at = {name: values[spent - 1] for name, values in found.items()}
+    gain = (truth.max() - at['regret']) / truth.mean() - 1
+    yield {
+      'networks': spent,
+      **{name: round(value, 5) for name, value in at.items()},
+      'gain': round(gain, 4),
+      'gain_band': round(at['band'] / truth.mean(), 4),
+    }
 
 
-def _print(
-  landscape: landscape_lib.Landscape, summary: list[dict[str, Any]]
-) -> None:
-  print(f'{landscape.name}: regret (observed) in points after …')
-  spents = sorted({row['networks'] for row in summary})
-  heads = ''.join(f'{spent:>12} networks' for spent in spents)
-  print(f'{"":24}{heads}')
-  for label in dict.fromkeys(row['strategy'] for row in summary):
-    cells = [
-      f'{100 * row["regret"]:6.2f} ±{100 * row["band"]:5.2f}'
-      f' ({100 * row["observed"]:5.2f})'
-      for row in summary
-      if row['strategy'] == label
-    ]
-    print(f'{label:24.24}' + ' '.join(f'{cell:>20}' for cell in cells))
+def _statistics(curve: compare.Curves) -> dict[str, np.ndarray]:
+  """Returns means and half their 95 % intervals, by column. Each [X]."""
+  columns = ('regret', 'band', 'observed', 'observed_band')
+  pairs = map(compare.mean_and_band, (curve.regret, curve.observed))
+  return dict(zip(columns, itertools.chain(*pairs), strict=True))
 
 
-def draw(
-  panels: dict[str, dict[str, dict[str, compare.Curves]]],
-) -> figure.Figure:
-  """Draws regret against both costs, one row per landscape."""
-  canvas = figure.Figure((11, 3.6 * len(panels)), layout='constrained')
-  axes = canvas.subplots(len(panels), 2, squeeze=False, sharey='row')
-  for row, (name, found) in zip(axes, panels.items(), strict=True):
-    for axis, kind in zip(row, ('networks', 'states'), strict=True):
-      for number, (label, curves) in enumerate(found.items()):
-        curve = curves[kind]
-        mean, band = compare.mean_and_band(100 * curve.regret)
-        style = '-' if label.startswith('dqn') else ('--', ':')[number % 2]
-        colour = _COLOURS[number % len(_COLOURS)]
-        axis.plot(curve.cost, mean, style, color=colour, label=label)
-        axis.fill_between(
-          curve.cost, mean - band, mean + band, color=colour, alpha=0.15
-        )
-      axis.set_xscale('log')
-      axis.set_title(name)
-      axis.set_xlabel(
-        {'networks': 'networks trained', 'states': 'states seen'}[kind]
-      )
-    row[0].set_ylabel('regret, points of accuracy')
-  canvas.legend(
-    *axes[0, 0].get_legend_handles_labels(),
-    loc='outside lower center',
-    ncols=6,
-    fontsize='small',
-  )
-  return canvas
+def draw(summary: Sequence[Mapping[str, Any]]) -> figure.Figure:
+  """Draws each strategy's regret, one bar per strategy.
 
-
-def _write(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
-  with io_lib.written_text(path) as file:
-    writer = csv.DictWriter(file, rows[0], lineterminator='\n')
-    writer.writeheader()
-    writer.writerows(rows)
-
-
-def main(_: list[str]) -> None:
-  """Flags to config to one call."""
-  if not _LANDSCAPES.value:
-    raise ValueError(
-      '--landscapes must name files made by experiments.landscape, got none'
-    )
-  config = Config(
-    landscapes=tuple(landscape_lib.load(f) for f in _LANDSCAPES.value),
-    strategies=tuple(_STRATEGIES.value or CONTENDERS),
-    seeds=_SEEDS.value,
-    light_seeds=_LIGHT_SEEDS.value,
-    wide_seeds=_WIDE_SEEDS.value,
-    judge=_JUDGE.value,
-    out=pathlib.Path(_OUT.value),
-  )
-  with launch.resumable():
-    run(config)
+  Args:
+    summary: The rows of summary.csv; those after `AT[1]` networks are drawn, or
+      after as many as all landscapes have.
+  """
+  landscapes = {row['landscape'] for row in summary}
+  spent = Counter((row['strategy'], int(row['networks'])) for row in summary)
+  common = {n for (_, n), count in spent.items() if count == len(landscapes)}
+  after = min(AT[1], max(common))
+  values: dict[str, dict[str, float]] = {}
+  for row in summary:
+    if int(row['networks']) == after:
+      of_strategy = values.setdefault(row['strategy'], {})
+      of_strategy[row['landscape']] = 100 * float(row['regret'])
+  return charts.regrets(values, after)
 
 
 if __name__ == '__main__':

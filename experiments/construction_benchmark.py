@@ -8,76 +8,78 @@ so the time to list them is shown apart. `aen` gets the generators.
   python -m experiments.construction_benchmark --quick   # about a minute
   python -m experiments.construction_benchmark           # some ten minutes
 
-Writes construction.csv and construction.png.
+Prints a line for each case, with the ratio of Alg. 1 to `aen` (17 to 70 for one
+symmetry of 784×400), and writes construction.csv and construction.png.
 """
 
 from collections.abc import Callable
 from collections.abc import Iterator
-import csv
-import dataclasses
+from collections.abc import Sequence
 import math
 import multiprocessing
 import os
 import pathlib
-import time
+import re
 from typing import Any
+from typing import NamedTuple
 
 from absl import flags
-import matplotlib.pyplot as plt
+from matplotlib import figure
 import numpy as np
 
 import aen
 from aen.groups.paper import elements
+from aen.groups.symmetries import PAPER_SYMMETRIES
 from experiments import launch
+from experiments import timing
 
 # Beyond this, tables take gigabytes, and longer than any other limit.
 _MAX_TABLE_ENTRIES = 10**8
-_QUICK_LIMIT = 10.0  # seconds
 FAMILIES = ('784×400', 'single', 'product')
 
 _QUICK = flags.DEFINE_bool(
-  'quick',
-  False,
-  'At most 10^5 points and |G| = 10^3, no run of the paper’s'
-  f' algorithms longer than {_QUICK_LIMIT:.0f} s.',
+  'quick', False, 'At most 10^5 points, |G| = 10^3, and 10 s for a run.'
 )
-_MAX_POINTS = flags.DEFINE_integer(
-  'max_points', 10**7, 'The largest N.', lower_bound=10**3
-)
+_MAX_POINTS = flags.DEFINE_integer('max_points', 10**7, 'The largest N.', 10**3)
 _FAMILIES = flags.DEFINE_multi_enum(
   'families', list(FAMILIES), list(FAMILIES), 'What acts on the points.'
 )
-_OUT = flags.DEFINE_string(
-  'out', 'runs/construction_benchmark', 'Folder for the table and the figure.'
-)
-_LIMIT = flags.DEFINE_float(
-  'limit',
-  60.0,
-  'Runs of the paper’s algorithms that are predicted to take longer than this'
-  ' many seconds are not run; the prediction is drawn hollow.',
-  lower_bound=0.0,
-)
-_REPEATS = flags.DEFINE_integer(
-  'repeats', 3, 'Each time is the smallest of so many.', lower_bound=1
-)
+_REPEATS = flags.DEFINE_integer('repeats', 3, 'Runs; the fastest counts.', 1)
+_OUT = timing.output('construction_benchmark')
 
-_METHODS = ('alg2', 'listing', 'alg1', 'aen')
+# Of each method: its colour, its marker, what it is.
+STYLES = {
+  'listing': ('#999999', 's', 'listing G (Alg. 2 needs it)'),
+  'alg2': ('#cc3311', '^', 'Alg. 2, repaired'),
+  'alg1': ('#ee7733', 'o', 'Alg. 1'),
+  'aen': ('#0077bb', 'D', 'aen, from generators'),
+}
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
-  """What to measure."""
+def main(_: list[str]) -> None:
+  """Measures, prints, writes the table and the figure."""
+  # Longer runs of the paper's algorithms are predicted and drawn hollow.
+  most, digits, limit = _MAX_POINTS.value, 4, 60.0
+  if _QUICK.value:
+    most, digits, limit = min(most, 10**5), 3, 10.0
+  watch = Stopwatch(limit, _REPEATS.value)
+  rows = timing.collect(
+    (measure(case, watch) for case in cases(_FAMILIES.value, most, digits)),
+    _OUT('construction.csv'),
+  )
+  if {'single', 'product'} <= set(_FAMILIES.value):
+    draw(rows, _OUT('construction.png'))
+  seconds, lattice = timing.fastest(
+    lambda: aen.lattice(PAPER_SYMMETRIES, [(28, 28), (20, 20), (20, 20)]), 1
+  )
+  print(
+    f'\n4096 states of 784→400→400 are {len(lattice)} networks: {seconds:.1f} s'
+  )
+  with multiprocessing.get_context('spawn').Pool(1) as pool:
+    print(pool.apply(large_layer))
 
-  families: tuple[str, ...]
-  max_points: int
-  max_group: int  # the power of ten that |G| reaches
-  limit: float
-  repeats: int
-  out: pathlib.Path
 
-
-@dataclasses.dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
   """Cyclic groups G₁, …, Gₘ acting on points; together they generate G."""
 
   family: str
@@ -86,71 +88,59 @@ class Case:
   orders: tuple[int, ...]  # |G₁|, …, |Gₘ|
   group_order: int | None  # |G|; None if it is too large to list
 
-  @property
-  def num_points(self) -> int:
-    """N."""
-    return self.generators[0].size
 
-
-@dataclasses.dataclass(frozen=True)
-class Timing:
+class Timing(NamedTuple):
   """Seconds, measured or predicted."""
 
   seconds: float
   measured: bool
 
 
-def cases(config: Config) -> Iterator[Case]:
-  """Yields the cases of the families that are asked for."""
-  if '784×400' in config.families:
-    yield from _paper_layer()
-  for exponent in range(3, round(math.log10(config.max_points)) + 1):
-    if 'single' in config.families:
+def cases(
+  families: Sequence[str], max_points: int, max_digits: int
+) -> Iterator[Case]:
+  """Yields the cases of some families, up to |G| = 10^max_digits."""
+  if '784×400' in families:  # each of the twelve symmetries, then all of them
+    pairs = {
+      name: aen.pair(
+        aen.permutation(name, (28, 28)), aen.permutation(name, (20, 20))
+      )
+      for name in PAPER_SYMMETRIES
+    }
+    orders = [_order(pair) for pair in pairs.values()]
+    for (name, pair), order in zip(pairs.items(), orders, strict=True):
+      yield Case('784×400', name, [pair], (order,), order)
+    every = list(pairs.values())
+    yield Case('784×400', 'all twelve', every, tuple(orders), None)
+  for exponent in range(3, round(math.log10(max_points)) + 1):
+    if 'single' in families:
       yield _single(10**exponent, 2)
-    for digits in range(1, min(exponent, config.max_group) + 1):
-      if 'single' in config.families:
+    for digits in range(1, min(exponent, max_digits) + 1):
+      if 'single' in families:
         yield _single(10**exponent, 10**digits)
-      if 'product' in config.families:
+      if 'product' in families:
         yield _product(exponent, digits)
 
 
-def _paper_layer() -> Iterator[Case]:
-  """Each of the twelve symmetries, then all of them, on 784×400 weights."""
-  moves = {
-    name: aen.pair(
-      aen.permutation(name, (28, 28)), aen.permutation(name, (20, 20))
-    )
-    for name in aen.SYMMETRIES
-  }
-  orders = {name: _order(move) for name, move in moves.items()}
-  for name, move in moves.items():
-    yield Case('784×400', name, [move], (orders[name],), orders[name])
-  yield Case(
-    '784×400', 'all twelve', list(moves.values()), tuple(orders.values()), None
-  )
-
-
 def _single(num_points: int, order: int) -> Case:
-  """Z_k turns one axis of k points."""
-  turn = aen.permutation(
-    lambda x: np.roll(x, 1, axis=0), (order, num_points // order)
-  )
-  return Case('single', f'Z{order}', [turn], (order,), order)
+  """Z_k shifts one axis of k points."""
+  shift = _shift(0, (order, num_points // order))
+  return Case('single', f'Z{order}', [shift], (order,), order)
 
 
 def _product(exponent: int, factors: int) -> Case:
-  """Z₁₀ × … × Z₁₀ turns the axes of a grid of side ten, one each."""
-  shape = (10,) * exponent
-  turns = [
-    aen.permutation(lambda x, axis=axis: np.roll(x, 1, axis), shape)
-    for axis in range(factors)
-  ]
+  """Z₁₀ × … × Z₁₀ shifts the axes of a grid of side ten, one each."""
+  shifts = [_shift(axis, (10,) * exponent) for axis in range(factors)]
   name = ' × '.join(['Z10'] * factors)
-  return Case('product', name, turns, (10,) * factors, 10**factors)
+  return Case('product', name, shifts, (10,) * factors, 10**factors)
+
+
+def _shift(axis: int, shape: tuple[int, ...]) -> np.ndarray:
+  return aen.permutation(lambda x: np.roll(x, 1, axis), shape)
 
 
 def _order(generator: np.ndarray) -> int:
-  """The order of one permutation: what its cycles' lengths have in common."""
+  """The order of a permutation: the least common multiple of its cycles."""
   lengths = np.bincount(aen.orbits([generator], generator.size))
   return math.lcm(*np.unique(lengths).tolist())
 
@@ -159,81 +149,68 @@ class Stopwatch:
   """Times what the paper's algorithms do, or predicts it from earlier runs."""
 
   def __init__(self, limit: float, repeats: int) -> None:
-    """Makes a stopwatch.
-
-    Args:
-      limit: Seconds beyond which a run is only predicted.
-      repeats: The smallest of so many times counts; long runs run once.
-    """
+    """Runs longer than `limit` seconds are predicted; long runs run once."""
     self._limit = limit
-    self._repeats = repeats
+    self.repeats = repeats
     self._rate = dict.fromkeys(('alg1', 'alg2', 'listing'), 1e-7)
 
   def run(
-    self,
-    method: str,
-    work: int,
-    entries: int,
-    function: Callable[[], Any],
+    self, method: str, work: int, entries: float, function: Callable[[], Any]
   ) -> tuple[Timing, Any]:
-    """Times a function whose work is known, unless it would take too long.
+    """Times a function, unless it would take too long.
 
-    Args:
-      method: Whose rate of work it is.
-      work: How often Γ is evaluated or copied.
-      entries: How many entries its tables have.
-      function: What to time.
-
-    Returns:
-      Its time, and what it returned or None if it did not run.
+    `work` is how often Γ is evaluated or copied, `entries` the size of tables.
+    What did not run returns None.
     """
     predicted = work * self._rate[method]
     if predicted > self._limit or entries > _MAX_TABLE_ENTRIES:
       return Timing(predicted, measured=False), None
-    seconds, result = fastest(function, self._repeats if predicted < 1 else 1)
+    repeats = self.repeats if predicted < 1 else 1
+    seconds, result = timing.fastest(function, repeats)
     if work > 10**5:  # smaller ones measure overheads
       self._rate[method] = seconds / work
     return Timing(seconds, measured=True), result
 
 
-def fastest(function: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-  """Returns the smallest of several times, and the result."""
-  times = []
-  for _ in range(repeats):
-    start = time.perf_counter()
-    result = function()
-    times.append(time.perf_counter() - start)
-  return min(times), result
-
-
-def measure(
-  case: Case, watch: Stopwatch, repeats: int
-) -> dict[str, Timing | None]:
+def measure(case: Case, watch: Stopwatch) -> dict[str, Any]:
   """Times all methods on one case and checks that they agree."""
-  size = case.num_points
-  seconds, labels = fastest(lambda: aen.orbits(case.generators, size), repeats)
-  ours = Timing(seconds, measured=True)
+  size = case.generators[0].size  # N
+  seconds, labels = timing.fastest(
+    lambda: aen.orbits(case.generators, size), watch.repeats
+  )
+  times = {'aen': Timing(seconds, measured=True)}
 
-  work = size * sum(case.orders)
-  factors = []
+  work, factors = size * sum(case.orders), []
   if work <= _MAX_TABLE_ENTRIES:
     factors = [_tables([g], size) for g in case.generators]
-  alg1, found = watch.run('alg1', work, work, lambda: aen.alg1(factors, size))
+  times['alg1'], found = watch.run(
+    'alg1', work, work, lambda: aen.alg1(factors, size)
+  )
   _check(found, labels)
   factors.clear()
 
-  listing = alg2 = None
   if case.group_order:
     entries = size * case.group_order
-    listing, group = watch.run(
+    times['listing'], group = watch.run(
       'listing', entries, entries, lambda: _tables(case.generators, size)
     )
     evaluations = (int(labels.max()) + 1) * case.group_order
-    alg2, found = watch.run(
+    entries = entries if group else math.inf  # nothing to run on
+    times['alg2'], found = watch.run(
       'alg2', evaluations, entries, lambda: aen.alg2(group, size)
     )
     _check(found, labels)
-  return {'alg1': alg1, 'listing': listing, 'alg2': alg2, 'aen': ours}
+  row = {
+    'family': case.family,
+    'case': case.name,
+    'num_points': size,
+    'group_order': case.group_order or '',
+    'sum_of_orders': sum(case.orders),
+  }
+  for method in STYLES:
+    seconds, measured = times.get(method, ('', ''))
+    row |= {f'{method}_seconds': seconds, f'{method}_measured': measured}
+  return row | {'alg1 / aen': times['alg1'].seconds / times['aen'].seconds}
 
 
 def _check(found: np.ndarray | None, labels: np.ndarray) -> None:
@@ -246,92 +223,28 @@ def _tables(generators: list[np.ndarray], size: int) -> list[list[int]]:
   return [points[element].tolist() for element in elements(generators, size)]
 
 
-def rows(config: Config) -> list[dict[str, object]]:
-  """Measures every case; prints a line each as it comes."""
-  watch = Stopwatch(config.limit, config.repeats)
-  results = []
-  print(
-    f'{"case":38} {"N":>9} {"|G|":>6} {"Σ|Gᵢ|":>6} {"list G":>9}'
-    f' {"Alg. 2":>9} {"Alg. 1":>9} {"aen":>9}  Alg. 1 / aen'
-  )
-  for case in cases(config):
-    times = measure(case, watch, config.repeats)
-    row = {
-      'family': case.family,
-      'case': case.name,
-      'num_points': case.num_points,
-      'group_order': case.group_order or '',
-      'sum_of_orders': sum(case.orders),
-    }
-    for method in _METHODS:
-      timing = times[method]
-      row[f'{method}_seconds'] = timing.seconds if timing else ''
-      row[f'{method}_measured'] = timing.measured if timing else ''
-    results.append(row)
-    shown = ' '.join(
-      _cell(times[m]) for m in ('listing', 'alg2', 'alg1', 'aen')
-    )
-    ratio = times['alg1'].seconds / times['aen'].seconds
-    print(
-      f'{case.family + ": " + case.name:38} {case.num_points:9}'
-      f' {case.group_order or "large":>6} {sum(case.orders):6} {shown}'
-      f'  {ratio:9.0f}×',
-      flush=True,
-    )
-  return results
-
-
-def _cell(timing: Timing | None) -> str:
-  if timing is None:
-    return f'{"–":>9}'
-  text = f'{timing.seconds:.4f}'
-  return f'{text if timing.measured else f"({text})":>9}'
-
-
-def large_layer() -> tuple[int, int, int, float, float]:
-  """Shares 56×56 → 56×56, 9.8 million weights, in a process of its own.
-
-  Returns:
-    The number of entries, of free weights, the order of the group, seconds and
-    peak memory in MiB.
-  """
+def large_layer() -> str:
+  """Shares 56×56 → 56×56, 9.8 million weights, in a process of its own."""
   os.environ['AEN_CACHE_DIR'] = ''  # no disk: this measures the work itself
-  symmetries = ('rotation', 'horizontal_flip', _roll_rows, _roll_columns)
-  start = time.perf_counter()
-  shared = aen.dense_sharing(symmetries, (56, 56), (56, 56))
-  seconds = time.perf_counter() - start
-  # All shifts, and the eight turns and reflections: p4m on a torus.
-  return (
-    shared.kernel.size,
-    shared.num_weights,
-    56 * 56 * 8,
-    seconds,
-    _peak_mib(),
+  names = (
+    'rotation',
+    'horizontal_flip',
+    'vertical_translation',
+    'horizontal_translation',
   )
-
-
-def _peak_mib() -> float:
-  """This process's peak memory; getrusage would count its parent's too."""
-  status = pathlib.Path('/proc/self/status')
-  if not status.exists():
-    return math.nan
-  (line,) = [s for s in status.read_text().splitlines() if 'VmHWM' in s]
-  return int(line.split()[1]) / 1024
-
-
-def _roll_rows(x: np.ndarray) -> np.ndarray:
-  return np.roll(x, 1, axis=0)
-
-
-def _roll_columns(x: np.ndarray) -> np.ndarray:
-  return np.roll(x, 1, axis=1)
-
-
-def lattice_seconds() -> tuple[int, float]:
-  """Maps all 4096 states of the paper's network; from nothing."""
-  start = time.perf_counter()
-  found = aen.lattice(aen.SYMMETRIES, [(28, 28), (20, 20), (20, 20)])
-  return len(found), time.perf_counter() - start
+  seconds, shared = timing.fastest(
+    lambda: aen.dense_sharing(names, (56, 56), (56, 56)), 1
+  )
+  order = 56 * 56 * 8  # all shifts, and the square's symmetries: p4m on a torus
+  # getrusage would count the peak memory of the process's parent, too.
+  status, peak = pathlib.Path('/proc/self/status'), math.nan
+  if status.exists():
+    peak = int(re.search(r'VmHWM:\s*(\d+)', status.read_text())[1]) / 1024
+  return (
+    f'3136×3136 = {shared.kernel.size:,} weights, {shared.num_weights:,} free'
+    f' under a group of order {order:,}: {seconds:.1f} s, peak memory'
+    f' {peak:.0f} MiB'
+  )
 
 
 def draw(results: list[dict[str, object]], path: pathlib.Path) -> None:
@@ -343,92 +256,28 @@ def draw(results: list[dict[str, object]], path: pathlib.Path) -> None:
     ('product', f'Products of Z₁₀, N = {middle:,}', 'group_order', '|G|'),
     ('product', 'Z₁₀ × Z₁₀ (|G| = 100, Σ|Gᵢ| = 20)', 'num_points', 'N'),
   )
-  figure, axes = plt.subplots(1, 3, figsize=(13, 4.2), sharey=True)
+  drawn = figure.Figure((13, 4.2), layout='tight')
+  axes = drawn.subplots(1, 3, sharey=True)
   for axis, (family, title, x, label) in zip(axes, panels, strict=True):
-    chosen = [
-      r
-      for r in results
-      if r['family'] == family
-      and (
-        r['num_points'] == middle
-        if x == 'group_order'
-        else r['group_order'] == 100
+    fixed = {'num_points': middle, 'group_order': 100}
+    del fixed[x]
+    wanted = {'family': family, **fixed}
+    chosen = [r for r in results if wanted.items() <= r.items()]
+    chosen.sort(key=lambda r, x=x: r[x])
+    places = [r[x] for r in chosen]
+    for method, (color, marker, text) in STYLES.items():
+      seconds = [r[f'{method}_seconds'] for r in chosen]
+      face = [color if r[f'{method}_measured'] else 'white' for r in chosen]
+      axis.plot(places, seconds, color=color, lw=1, zorder=1)
+      axis.scatter(
+        places, seconds, c=face, marker=marker, edgecolors=color, label=text
       )
-    ]
-    _draw_panel(axis, sorted(chosen, key=lambda r, x=x: r[x]), x)
     axis.set(title=title, xlabel=label, xscale='log', yscale='log')
     axis.grid(alpha=0.3)
   axes[0].set_ylabel('seconds')
   axes[0].legend(fontsize=9)
-  figure.text(0.995, 0.01, 'hollow: predicted, not run', ha='right', fontsize=8)
-  figure.tight_layout()
-  figure.savefig(path, dpi=150)
-  plt.close(figure)
-
-
-_STYLES = {
-  'listing': ('#999999', 's', 'listing G (Alg. 2 needs it)'),
-  'alg2': ('#cc3311', '^', 'Alg. 2, repaired'),
-  'alg1': ('#ee7733', 'o', 'Alg. 1'),
-  'aen': ('#0077bb', 'D', 'aen, from generators'),
-}
-
-
-def _draw_panel(
-  axis: plt.Axes, results: list[dict[str, object]], x: str
-) -> None:
-  for method, (color, marker, label) in _STYLES.items():
-    points = [
-      (r[x], r[f'{method}_seconds'], r[f'{method}_measured']) for r in results
-    ]
-    axis.plot([p[0] for p in points], [p[1] for p in points], color=color, lw=1)
-    for measured in (True, False):
-      axis.plot(
-        [p[0] for p in points if p[2] == measured],
-        [p[1] for p in points if p[2] == measured],
-        marker,
-        color=color,
-        markerfacecolor=color if measured else 'white',
-        label=label if measured else None,
-      )
-
-
-def run(config: Config) -> None:
-  """Measures, prints, writes the table and the figure."""
-  config.out.mkdir(parents=True, exist_ok=True)
-  results = rows(config)
-  with open(config.out / 'construction.csv', 'w', newline='') as file:
-    writer = csv.DictWriter(file, results[0])
-    writer.writeheader()
-    writer.writerows(results)
-  if {'single', 'product'} <= set(config.families):
-    draw(results, config.out / 'construction.png')
-  networks, seconds = lattice_seconds()
-  print(
-    f'\n4096 states of 784→400→400 are {networks} networks: {seconds:.1f} s'
-  )
-  with multiprocessing.get_context('spawn').Pool(1) as pool:
-    size, free, order, seconds, peak = pool.apply(large_layer)
-  print(
-    f'3136×3136 = {size:,} weights, {free:,} free under a group of order'
-    f' {order:,}: {seconds:.1f} s, peak memory {peak:.0f} MiB'
-  )
-  print(f'Table and figure: {config.out}/construction.csv, construction.png')
-
-
-def main(_: list[str]) -> None:
-  """Flags to config to one call."""
-  quick = _QUICK.value
-  run(
-    Config(
-      families=tuple(_FAMILIES.value),
-      max_points=min(_MAX_POINTS.value, 10**5 if quick else 10**7),
-      max_group=3 if quick else 4,
-      limit=min(_LIMIT.value, _QUICK_LIMIT) if quick else _LIMIT.value,
-      repeats=_REPEATS.value,
-      out=pathlib.Path(_OUT.value),
-    )
-  )
+  drawn.text(0.995, 0.01, 'hollow: predicted, not run', ha='right', fontsize=8)
+  drawn.savefig(path, dpi=150)
 
 
 if __name__ == '__main__':

@@ -21,11 +21,13 @@ _HELP = {'-h', '-help', '--help', '-helpshort', '--helpshort'}
 
 
 def run(main: Callable[[list[str]], None]) -> None:
-  """Runs a launcher's main; exits with 2 after an error that users can mend."""
+  """Runs a launcher's main; exits with 2 after an error that users can fix."""
 
   def guarded(argv: list[str]) -> None:
     if absl_logging.get_verbosity() == absl_logging.INFO:  # absl's default
-      _be_quiet()
+      # Silences Orbax, and JAX on missing accelerators.
+      absl_logging.set_verbosity(absl_logging.WARNING)
+      logging.getLogger('jax._src.xla_bridge').setLevel(logging.WARNING)
     jax.config.update('jax_numpy_rank_promotion', 'raise')
     use_all_cores()
     try:
@@ -53,9 +55,13 @@ def use_all_cores() -> None:
 
 
 def parse(argv: list[str], about: str) -> list[str]:
-  """Reads the flags; exits with 0 after --help, with 2 after a wrong word."""
+  """Parses flags; exits with 0 after --help, with 2 after a wrong argument."""
   if _HELP & set(argv):
-    print(usage(about))
+    modules = sorted(flags.FLAGS.flags_by_module_dict())
+    ours = (m for m in modules if m.startswith('experiments.') or m == argv[0])
+    text = '\n'.join([about, *map(flags.FLAGS.module_help, ours)])
+    # absl appends to the full stop of flags that may be repeated.
+    print(text.replace('.;\n', ';\n'))
     sys.exit(0)
   try:
     words = flags.FLAGS(argv)[1:]
@@ -69,33 +75,9 @@ def parse(argv: list[str], about: str) -> list[str]:
   return argv[:1]
 
 
-def usage(about: str) -> str:
-  """Returns what a launcher does, and the flags of all our modules in it."""
-  ours = [
-    module
-    for module in sorted(flags.FLAGS.flags_by_module_dict())
-    if module.startswith('experiments.') or module == sys.argv[0]
-  ]
-  groups = (flags.FLAGS.module_help(module) for module in ours)
-  # absl goes on after the full stop of flags that may be repeated.
-  return '\n'.join([about, *groups]).replace('.;\n', ';\n')
-
-
-def set_defaults(**values: object) -> None:
-  """Gives flags that several launchers share other defaults in this one."""
-  for name, value in values.items():
-    flags.FLAGS.set_default(name, value)
-
-
-def _be_quiet() -> None:
-  """Silences what Orbax, and JAX on missing accelerators, have to say."""
-  absl_logging.set_verbosity(absl_logging.WARNING)
-  logging.getLogger('jax._src.xla_bridge').setLevel(logging.WARNING)
-
-
 @contextlib.contextmanager
 def resumable() -> Iterator[None]:
-  """Ctrl-C or `kill` ends a run with the command that goes on with it."""
+  """Ctrl-C or `kill` (SIGTERM) ends a run with the command that resumes it."""
   before = signal.signal(signal.SIGTERM, signal.default_int_handler)
   try:
     yield
@@ -104,7 +86,7 @@ def resumable() -> Iterator[None]:
     words = sys.argv[1:]
     program = [f'-m {module.name}'] if module else [sys.argv[0]]
     command = ' '.join(['python', *program, *map(shlex.quote, words)])
-    print(f'\nstopped; to go on where it was: {command}', file=sys.stderr)
+    print(f'\ninterrupted; resume with: {command}', file=sys.stderr)
     sys.exit(130)
   finally:
     signal.signal(signal.SIGTERM, before)

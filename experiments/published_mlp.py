@@ -1,4 +1,4 @@
-"""The paper's tables of MLPs: what it prints, and how to measure the same.
+"""The paper's tables of MLPs.
 
 `published_mlp.csv` has every accuracy of the tables of single and of multiple
 symmetries and of the searches. The paper numbers the networks Eq6…Eq12 in
@@ -8,32 +8,23 @@ column as printed and the symmetry that it really is.
 Legend: 13 rows, data sets; 13 columns, networks.
 """
 
-from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
-import csv
 import dataclasses
-import functools
 import itertools
 import pathlib
-from typing import Any
 from typing import NamedTuple
 
 import numpy as np
 
-import aen
-from aen import io as io_lib
-from aen.data import dataset as dataset_lib
-from aen.data import finding
-from aen.search import mlp_space
-from aen.search import tables
+from aen.groups.symmetries import PAPER_SYMMETRIES
 from aen.train import recipe as recipe_lib
-from aen.train import store as store_lib
+from experiments import rows as rows_lib
 
-BASES = ('g_mnist', 'g_fashion_mnist')
+BASES = {'g_mnist': 'G-MNIST', 'g_fashion_mnist': 'G-Fashion-MNIST'}
 SINGLE = tuple(f'iaug{bit}' for bit in range(13))
 MULTIPLE = tuple(f'aug{number}' for number in range(6))
-NETWORKS = ((), *((name,) for name in aen.SYMMETRIES))
+NETWORKS = ((), *((name,) for name in PAPER_SYMMETRIES))
 AEN = 'AEN'  # the column of what the search found
 # The column Eq(k) is the network equivariant to symmetry number …
 NETWORK_OF_COLUMN = (1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 6, 7)
@@ -65,59 +56,10 @@ class Printed(NamedTuple):
   test_accuracy: float  # in percent
 
 
-@dataclasses.dataclass(frozen=True)
-class Line:
-  """A child of ours, and why it was trained."""
-
-  role: str
-  child: tables.Judged
-
-
-_FIELDS = {
-  field.name: field.type for field in dataclasses.fields(tables.Judged)
-}
-
-
-def write(path: pathlib.Path, lines: Sequence[Line]) -> None:
-  """Writes one line per child."""
-  with io_lib.written_text(path) as file:
-    writer = csv.DictWriter(file, ['role', *_FIELDS], lineterminator='\n')
-    writer.writeheader()
-    for line in lines:
-      writer.writerow({'role': line.role} | dataclasses.asdict(line.child))
-
-
-def add(path: pathlib.Path, lines: Sequence[Line]) -> None:
-  """Writes lines beside those that are there, in place of older ones."""
-
-  def known(line: Line) -> tuple[str, str, int]:
-    return line.role, line.child.dataset, line.child.seed
-
-  together = {known(line): line for line in [*read(path), *lines]}
-  write(path, list(together.values()))
-
-
-def read(path: pathlib.Path) -> list[Line]:
-  """Reads what `write` wrote; nothing if there is no such file."""
-  if not path.exists():
-    return []
-  with open(path, newline='', encoding='utf-8') as file:
-    return [
-      Line(
-        row['role'],
-        tables.Judged(
-          **{name: kind(row[name]) for name, kind in _FIELDS.items()}
-        ),
-      )
-      for row in csv.DictReader(file)
-    ]
-
-
 def printed() -> Iterator[Printed]:
   """Yields all cells."""
-  with open(FILE, newline='', encoding='utf-8') as file:
-    for row in csv.DictReader(file):
-      yield Printed(**{**row, 'test_accuracy': float(row['test_accuracy'])})
+  for row in rows_lib.read(FILE):
+    yield Printed(**{**row, 'test_accuracy': float(row['test_accuracy'])})
 
 
 def found() -> dict[str, Printed]:
@@ -144,80 +86,17 @@ def literally(columns: np.ndarray) -> np.ndarray:
   return columns[..., [0, *NETWORK_OF_COLUMN]]
 
 
-def measure(
-  name: str,
-  networks: Sequence[Sequence[str]],
-  seeds: Sequence[int],
-  recipe: recipe_lib.Recipe,
-  store: store_lib.Results,
-  places: finding.Places,
-  on_trained: Callable[[Sequence[store_lib.Record]], None],
-  half: int | None = None,
-  **options: Any,
-) -> list[tables.Judged]:
-  """Trains networks on a data set at the paper's size, and judges them.
-
-  Args:
-    name: Such as 'g_mnist/aug5'.
-    networks: Names of symmetries, one tuple per network.
-    seeds: Each network is trained with every one.
-    recipe: How.
-    store: What is known is not trained again.
-    places: Where files are.
-    on_trained: Is called with the records of what is trained.
-    half: The paper's protocol looks at this one of `HALVES`, instead of the
-      paper's number of images.
-    **options: Of `mlp_space.mlp_space`.
-  """
-  data, few = load(name, places)
-  if half is not None:
-    few = len(HALVES) * np.arange(len(few)) // len(few) == half
-  space = _space(data.image_shape, data.num_classes, **options)
-  return tables.train_table(
-    data, few, space, networks, seeds, recipe, store, on_trained
-  )
-
-
-def load(
-  name: str, places: finding.Places
-) -> tuple[dataset_lib.Dataset, np.ndarray]:
-  """Loads the paper's 10 000 training images, and all test images.
-
-  Returns:
-    The data set, with 1000 other images for validation; and which of the test
-    images the paper looks at.
-  """
-  where = dataclasses.asdict(places)
-  data = aen.load_dataset(name, num_train=10000, num_validation=1000, **where)
-  part = aen.load_dataset(name, size='retrain', **where)
-  return data, tables.few_of(data, part)
-
-
-@functools.cache
-def _space(
-  image_shape: tuple[int, ...],
-  num_classes: int,
-  **options: Any,
-) -> mlp_space.MLPSpace:
-  options = {'head': 'dense', **options}
-  return mlp_space.mlp_space(image_shape, num_classes, **options)
-
-
 def double_centred(values: np.ndarray) -> np.ndarray:
-  """Takes away what rows and what columns have in common."""
+  """Subtracts the means of rows and of columns, and adds the overall mean."""
   rows, columns = (values.mean(axis=axis, keepdims=True) for axis in (1, 0))
   return values - rows - columns + values.mean()
 
 
 def diagonal_p(values: np.ndarray, first: int = 6) -> float:
-  """Does a network do best on the images that were moved by its symmetry?
+  """Does a network do best on images that its own symmetry transformed?
 
-  An exact permutation test: of all ways to name the columns from `first` on,
-  the share of those whose diagonal, after double centring, is as large.
-
-  Args:
-    values: [13, 13]
-    first: The first of the rows and columns in question.
+  An exact permutation test: the share of permutations of the columns from
+  `first` on whose diagonal, after double centring, has as large a sum. [13, 13]
   """
   square = double_centred(values)[first:, first:]
   rows = np.arange(len(square))

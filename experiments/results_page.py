@@ -2,43 +2,69 @@ r"""Writes RESULTS.md from the files in results/: no number on it is typed in.
 
   python -m experiments.results_page
 
-Each section says which command made its files. Where they are there, it also
-writes what the reproduction teaches (docs/lessons.md), the data card of the
-landscapes (results/mlp/README.md), and the pictures of these pages.
+Each section says which command made its files. Also writes, if their files are
+there, docs/lessons.md (what the reproduction teaches), results/mlp/README.md
+(the data card of the landscapes), and the pictures of these pages. Prose and
+tables are in experiments/pages; here are the numbers. Ten seconds.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
-import csv
+import dataclasses
+import datetime
+import functools
+import hashlib
 import json
 import pathlib
+import re
+import string
+import tomllib
+from typing import Any
 
 from absl import flags
 from matplotlib import figure
+import numpy as np
+from scipy import stats
 
 from aen import io as io_lib
+from aen.data import transform
 from aen.report import charts
 from aen.report import style
+from aen.search import agent as agent_lib
+from aen.search import landscape as landscape_lib
 from aen.search import result as result_lib
-from experiments import gcnn_results
-from experiments import landscape_card
+from aen.train import score
+from experiments import figures
 from experiments import launch
-from experiments import lessons_page
-from experiments import markdown
-from experiments import mlp_figures
-from experiments import mlp_page
-from experiments import mlp_results
-from experiments import mlp_searches
 from experiments import published_mlp
+from experiments import results
+from experiments import retraining
+from experiments import rows as rows_lib
+from experiments import traces
 
 _ROOT = flags.DEFINE_string(
-  'root', '.', 'The clone: where results/ is, and the pages go.'
+  'root', '.', 'The clone: where results/ is, and the pages are written.'
 )
+_TEMPLATES = pathlib.Path(__file__).parent / 'pages'
+_PAGES = {
+  'RESULTS.md': 'RESULTS.md',
+  'docs/lessons.md': 'lessons.md',
+  'results/mlp/README.md': 'landscapes.md',
+}
+_COMPARISONS = tomllib.loads(
+  (_TEMPLATES / 'comparisons.toml').read_text('utf-8')
+)
+_AT_EQUAL_SIZE = 'chosen with as many weights as the baseline, less baseline'
+# Roles in files: what the search chose, as it is and widened; the baseline.
+_FIRST, _WIDE = 'search 1', 'search 1, as many weights'
+_BASELINE = retraining.BASELINE
 
-Rows = list[dict[str, str]]
+Values = Mapping[str, Any]  # what a section's placeholders stand for
 
 
-def main(_: Sequence[str]) -> None:
+def main(_: list[str]) -> None:
   """Writes the pages and their pictures."""
   root = pathlib.Path(_ROOT.value)
   for name, content in pages(root).items():
@@ -53,217 +79,449 @@ def main(_: Sequence[str]) -> None:
 
 def pages(root: pathlib.Path) -> dict[str, str]:
   """Returns the text of every page whose files are there, by its path."""
-  folder = root / 'results'
-  found = {'RESULTS.md': lines(folder)}
-  landscapes = folder / 'mlp/landscapes.npz'
-  if landscapes.exists():
-    found['docs/lessons.md'] = lessons_page.lines(folder / 'mlp')
-    found['results/mlp/README.md'] = landscape_card.lines(landscapes)
-  return {name: '\n'.join(each) + '\n' for name, each in found.items()}
+  files = Files(root / 'results')
+  found = {path: fill(name, files) for path, name in _PAGES.items()}
+  return {path: text for path, text in found.items() if text}
+
+
+def fill(template: str, files: 'Files') -> str:
+  """Fills in the sections of a template whose files are there.
+
+  A section is repeated for all values that the function of its name yields:
+  `$name` becomes a value, a line after `<!-- each: name -->` is repeated for
+  every `row` of a value.
+  """
+  text = (_TEMPLATES / template).read_text('utf-8')
+  head = r'^<!-- section: (\w+)(?:, needs: (.*))? -->\n'
+  parts = re.split(head, text, flags=re.MULTILINE)
+  blocks = []
+  sections = zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
+  for name, needs, section in sections:
+    if not all(
+      (files.folder / path).exists() for path in (needs or '').split()
+    ):
+      continue
+    for values in SECTIONS.get(name, lambda _: [{}])(files):
+
+      def repeated(line: re.Match[str], values: Values = values) -> str:
+        return '\n'.join(line[2].format(row=row) for row in values[line[1]])
+
+      block = string.Template(section.strip()).substitute(values)
+      each = r'^<!-- each: (\w+) --> (.*)$'
+      blocks.append(re.sub(each, repeated, block, flags=re.MULTILINE))
+  return '\n\n'.join(blocks) + '\n' if blocks else ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Files:
+  """The folder of results."""
+
+  folder: pathlib.Path
+
+  def mlp(self, *names: str) -> list[rows_lib.Row]:
+    """Returns the rows of the reproduction's files."""
+    paths = [self.folder / f'mlp/{name}.csv' for name in names]
+    return [row for path in paths for row in rows_lib.read(path)]
+
+  def by_role(self, *names: str) -> dict[tuple[str, str], results.Network]:
+    """Returns networks by data set and role."""
+    found = results.networks(self.mlp(*names))
+    return {(network.dataset, network.role): network for network in found}
+
+  @functools.cached_property
+  def landscapes(self) -> dict[str, landscape_lib.Landscape]:
+    """All landscapes, by data set; none if they are not there."""
+    path = self.folder / 'mlp/landscapes.npz'
+    return landscape_lib.load_all(path) if path.exists() else {}
+
+  @functools.cached_property
+  def searches(self) -> dict[str, tuple[Any, landscape_lib.Landscape]]:
+    """The searches that are there, each with its landscape, by data set."""
+    found = {
+      name: (traces.load_one(self.folder / 'mlp', landscape), landscape)
+      for name, landscape in self.landscapes.items()
+    }
+    return {name: pair for name, pair in found.items() if pair[0] is not None}
+
+
+def mlp_times(files: Files) -> Iterator[Values]:
+  """How long at least one stage of the reproduction was running, and where."""
+  rows = sorted(files.mlp('times'), key=lambda row: row['started'])
+  seconds = until = 0.0
+  for row in rows:
+    start = datetime.datetime.fromisoformat(row['started']).timestamp()
+    end = start + float(row['seconds'])
+    seconds += max(0.0, end - max(start, until))
+    until = max(until, end)
+  yield {
+    'minutes': f'{seconds / 60:.0f}',
+    'stopped': sum(row['state'] == 'stopped' for row in rows),
+    'machines': ', '.join(dict.fromkeys(row['machine'] for row in rows)),
+  }
+
+
+def mlp_single(files: Files) -> Iterator[Values]:
+  """The table of single symmetries of each base. [13, 13]."""
+  cell = '{0.paper.mean:.1f} ({1:.1f})'
+  for values in _tables(files, published_mlp.SINGLE, cell):
+    diagonals = results.diagonals(values['ours'], values['paper'])
+    yield {**values, 'diagonals': diagonals}
+
+
+def mlp_multiple(files: Files) -> Iterator[Values]:
+  """The table of several symmetries of each base, by both protocols."""
+  cell = '{0.paper} ({1:.1f}); {0.test}'
+  return _tables(files, published_mlp.MULTIPLE, cell)
+
+
+def _tables(
+  files: Files, configs: Sequence[str], cell: str
+) -> Iterator[dict[str, Any]]:
+  """Yields a table for each base; `cell` formats our network and a number."""
+  found = results.networks(files.mlp('tables'))
+  known = {(network.dataset, network.symmetries): network for network in found}
+  symmetries = [' '.join(names) for names in published_mlp.NETWORKS]
+  for base, title in published_mlp.BASES.items():
+    if any((f'{base}/{config}', '') not in known for config in configs):
+      continue
+    paper = published_mlp.table(base, configs)
+    ours = [
+      [known[f'{base}/{c}', names] for names in symmetries] for c in configs
+    ]
+    means = np.array([[network.paper.mean for network in row] for row in ours])
+    rows = [
+      [config, *map(cell.format, *cells)]
+      for config, *cells in zip(configs, ours, paper, strict=True)
+    ]
+    yield {
+      'base': base,
+      'title': title,
+      'ours': means,
+      'paper': paper,
+      'compared': results.compare(means, paper),
+      'table': rows_lib.markdown(['data', 'none', *symmetries[1:]], rows),
+    }
+
+
+def mlp_protocols(files: Files) -> Iterator[Values]:
+  """How much better the paper protocol makes networks look."""
+  found = results.networks(files.mlp('tables'))
+  gap = np.mean([n.paper.mean - n.test.mean for n in found])
+  yield {'count': len(found), 'gap': f'{gap:.2f}'}
+
+
+def mlp_searches(files: Files) -> Iterator[Values]:
+  """What the searches found, beside the paper's AEN column."""
+  retrained = files.mlp('networks')
+  found = results.found(files.mlp('tables'), retrained, files.mlp('recipes'))
+  columns = {'the published recipe': [(row, row.paper) for row in found]}
+  if ours := [(row, row.ours) for row in found if row.ours]:
+    columns[published_mlp.OURS] = ours
+  gains = [row.validation.test.mean - row.single.test.mean for row in found]
+  mean, margin = results.paired(gains)
+  every = results.networks(retrained)
+  yield {
+    'found': found,
+    'averages': ' '.join(
+      f'Averaged over {len(column)} data sets, paper protocol:'
+      f' {np.mean([network.paper.mean for _, network in column]):.2f} by'
+      f" {recipe}, the paper's {np.mean([r.printed for r, _ in column]):.2f}."
+      for recipe, column in columns.items()
+    ),
+    'short': [
+      (r, len(column), _short(column)) for r, column in columns.items()
+    ],
+    'count': len(found),
+    'gain': f'{mean:+.2f}',
+    'interval': f'{mean - margin:+.2f} … {mean + margin:+.2f}',
+    'max_steps': agent_lib.DQNConfig().max_steps,
+    'top': [n for n in every if n.role.startswith('search ')],
+  }
+
+
+def _short(column: Sequence[tuple[results.Found, results.Network]]) -> str:
+  """Names the rows that fall short of the paper's by more than chance."""
+  lacking = []
+  for row, network in column:
+    short = row.printed - network.paper.mean
+    error = results.combined_error(network, row.printed)
+    if short > 2 * error:
+      errors = f'{short / error:.1f} standard errors'
+      lacking.append(f'{row.dataset} (by {short:.1f} points, {errors})')
+  return ', '.join(lacking) or 'none'
+
+
+def mlp_causes(files: Files) -> Iterator[Values]:
+  """What becomes of the search's first network if one thing differs."""
+  found = files.by_role('networks', 'recipes', 'lessons')
+  rows = []
+  for title, roles in _COMPARISONS['causes'].items():
+    paper, test = (_gains(found, *roles, by) for by in ('paper', 'test'))
+    if len(paper) > 1:
+      cells = (
+        results.with_interval([*each.values()]) for each in (paper, test)
+      )
+      rows.append((title, len(paper), *cells))
+  yield {'causes': rows}
+
+
+def _gains(
+  found: Mapping[tuple[str, str], results.Network],
+  better: str,
+  worse: str,
+  by: str = 'test',
+) -> dict[str, float]:
+  """Returns the points of a role over another, by data set and a protocol."""
+  return {
+    dataset.removesuffix('_group'): getattr(network, by).mean
+    - getattr(found[dataset, worse], by).mean
+    for (dataset, role), network in found.items()
+    if role == better
+  }
+
+
+def mlp_halves(files: Files) -> Iterator[Values]:
+  """How much easier one half of the test images is."""
+  found, (first, last) = files.by_role('halves'), published_mlp.HALVES
+  gains = [
+    _gains(found, f'{role}, {last}', f'{role}, {first}', 'paper')
+    for role in (_BASELINE, _FIRST)
+  ]
+  rows = []
+  for base, title in published_mlp.BASES.items():
+    own = (
+      [g for d, g in each.items() if d.startswith(f'{base}/')] for each in gains
+    )
+    rows.append((title, *map(results.with_interval, own)))
+  yield {'bases': rows}
+
+
+def strategies(files: Files) -> Iterator[Values]:
+  """The regret of every strategy on each landscape."""
+  rows = rows_lib.read(files.folder / 'strategies/summary.csv')
+  names = dict.fromkeys(row['landscape'] for row in rows)
+  tables = (results.regret_table(rows, name) for name in names)
+  yield {'tables': '\n\n'.join(tables)}
+
+
+def gcnn_table(files: Files) -> Iterator[Values]:
+  """The paper's table of group CNNs."""
+  rows = rows_lib.read(files.folder / 'gcnn/published_gcnn.csv')
+  seconds = sum(float(row['seconds']) * int(row['seeds']) for row in rows)
+  commands = files.folder / 'gcnn/commands.txt'
+  yield {
+    'count': len(rows),
+    'minutes': f'{seconds / 60:.0f}',
+    'commands': commands.read_text('utf-8').strip(),
+    'contrasts': results.gcnn_contrasts(rows),
+    'table': results.gcnn_table(rows),
+  }
+
+
+def gcnn_searches(files: Files) -> Iterator[Values]:
+  """Searches over group convolutions and augmentations."""
+
+  def percent(found: Mapping[str, float] | None) -> str:
+    if found is None:
+      return ''
+    mean, error = 100 * found['accuracy'], 100 * found['standard_error']
+    return f'{mean:.1f} ± {error:.1f}'
+
+  for path in sorted((files.folder / 'gcnn').glob('*/result.json')):
+    result = json.loads(path.read_text('utf-8'))
+    trained = rows_lib.read(path.parent / 'children.csv')
+    seconds = sum(float(row['seconds']) for row in trained)
+    train, validation = result['num_images'][:2]
+    yield {
+      **result['counts'],
+      'dataset': result['dataset'],
+      'command': (path.parent / 'command.txt').read_text('utf-8').strip(),
+      'verdict': result['verdict'],
+      'children': len(trained),
+      'minutes': f'{seconds / 60:.0f}',
+      'train': train,
+      'validation': validation,
+      'folder': path.parent.name,
+      'ranking': [
+        (
+          place,
+          ' + '.join(each['symmetries']),
+          each['num_weights'],
+          percent(each['search']),
+          percent(each['retrained']),
+        )
+        for place, each in enumerate(result['ranking'][:8], start=1)
+      ],
+    }
+
+
+GENERATING = 'the symmetries that the data were made with'
+SEARCHED = "the DQN's choice"
+BEST = 'the best in validation'
+MARKS = ('baseline', GENERATING, BEST, SEARCHED)
+
+
+def marks(files: Files) -> dict[str, dict[str, int]]:
+  """Returns the networks to point out, by data set and by what they are."""
+  marked = {}
+  for name, landscape in files.landscapes.items():
+    config = transform.CONFIGS[name.split('/')[1]]
+    marked[name] = {
+      'baseline': 0,
+      GENERATING: landscape.network(config.symmetries),
+      BEST: int(landscape.values('validation').argmax()),
+    }
+    if name in files.searches:
+      (first,) = traces.top_networks(*files.searches[name], 1)
+      marked[name][SEARCHED] = first
+  return marked
+
+
+def agreement(files: Files) -> Iterator[Values]:
+  """Where optimum, search and generating symmetries differ."""
+  marked, rows = marks(files), []
+  for name, landscape in files.landscapes.items():
+    values, networks = 100 * landscape.values(), marked[name]
+    places = stats.rankdata(-values, method='min').astype(int)
+    found = (networks.get(kind) for kind in MARKS)
+    cells = (
+      '' if n is None else f'{values[n]:.1f} ({places[n]}.)' for n in found
+    )
+    best = rows_lib.words(' '.join(landscape.names(networks[BEST])))
+    related = stats.spearmanr(landscape.weights, values).statistic
+    rows.append([name, *cells, best, f'{related:+.2f}'])
+  heads = ['data', *MARKS, 'the best is', 'correlation with log weights']
+  yield {
+    'table': rows_lib.markdown(heads, rows),
+    'count': len(marked),
+    'same': sum(m[BEST] == m.get(SEARCHED) for m in marked.values()),
+    'made': sum(m[BEST] == m[GENERATING] for m in marked.values()),
+  }
+
+
+def differences(files: Files) -> dict[str, dict[str, float]]:
+  """Returns points gained, by what is compared and by data set.
+
+  Data sets that a comparison lacks, such as before a stage is finished, are
+  left out of all.
+  """
+  found = files.by_role('networks', 'lessons')
+  compared = _COMPARISONS['contrasts'].items()
+  gains = {title: _gains(found, *roles) for title, roles in compared}
+  names = [
+    n
+    for n in gains[_AT_EQUAL_SIZE]
+    if all(n in each for each in gains.values())
+  ]
+  return {title: {n: each[n] for n in names} for title, each in gains.items()}
+
+
+def contrasts(files: Files) -> Iterator[Values]:
+  """What becomes of a gain when one thing is changed."""
+  found, gains = files.by_role('networks', 'lessons'), differences(files)
+  names, details = [*gains[_AT_EQUAL_SIZE]], _COMPARISONS['details']
+  cells = [
+    [
+      f'{found[name + end, role].test.mean:.1f}'
+      for role, end in details.values()
+    ]
+    for name in names
+  ]
+  yield {
+    'count': len(names),
+    'seeds': min(found[name, _FIRST].num_seeds for name in names),
+    'changed_seeds': min(found[name, _WIDE].num_seeds for name in names),
+    'gains': [
+      (k, results.with_interval([*v.values()])) for k, v in gains.items()
+    ],
+    'verdict': verdict([*gains[_AT_EQUAL_SIZE].values()]),
+    'details': rows_lib.markdown(
+      ['data', *details],
+      [[name, *row] for name, row in zip(names, cells, strict=True)],
+    ),
+  }
+
+
+def verdict(gains: Sequence[float]) -> str:
+  """Says whether symmetry helps at equal numbers of weights."""
+  mean, margin = results.paired(gains)
+  return _COMPARISONS['verdict']['better' if mean > margin else 'unclear']
+
+
+def card(files: Files) -> Iterator[Values]:
+  """What is in the file of landscapes."""
+  path, found = files.folder / 'mlp/landscapes.npz', files.landscapes.values()
+  networks, seeds, epochs = next(iter(found)).validation.shape
+  hours = sum(landscape.seconds.sum() for landscape in found) / 3600
+  spreads = [
+    each.test[..., -1].std(axis=1, ddof=1) if seeds > 1 else np.nan
+    for each in found
+  ]
+  with np.load(path, allow_pickle=False) as stored:
+    shapes = {
+      f'shape_{name}': ' × '.join(map(str, stored[name].shape))
+      for name in stored
+    }
+  yield {
+    **shapes,
+    'count': len(found),
+    'networks': networks,
+    'seeds': seeds,
+    'epochs': epochs,
+    'children': len(found) * networks * seeds,
+    'hours': f'{hours:.1f}',
+    'bytes': path.stat().st_size,
+    'sha256': hashlib.sha256(path.read_bytes()).hexdigest(),
+    'spread': f'{100 * float(np.mean(spreads)):.2f}',
+  }
+
+
+# What to fill into the sections of the templates; others are prose.
+SECTIONS: dict[str, Callable[[Files], Iterator[Values]]] = {
+  'mlp_times': mlp_times,
+  'mlp_single': mlp_single,
+  'mlp_multiple': mlp_multiple,
+  'mlp_protocols': mlp_protocols,
+  'mlp_searches': mlp_searches,
+  'mlp_causes': mlp_causes,
+  'mlp_halves': mlp_halves,
+  'strategies': strategies,
+  'gcnn_table': gcnn_table,
+  'gcnn_searches': gcnn_searches,
+  'agreement': agreement,
+  'contrasts': contrasts,
+  'card': card,
+}
 
 
 def pictures(
   folder: pathlib.Path,
 ) -> Iterator[tuple[pathlib.Path, figure.Figure]]:
   """Yields the pictures of results whose files are there."""
-  yield from mlp_pictures(folder / 'mlp')
+  files, mlp = Files(folder), folder / 'mlp'
+  for values in mlp_single(files):
+    base, ours = values['base'], values['ours']
+    drawn = figures.tables(base, published_mlp.SINGLE, ours)
+    yield mlp / f'{base}_single.png', drawn
+  if files.landscapes:
+    yield (
+      mlp / 'landscapes.png',
+      figures.spread(files.landscapes, marks(files)),
+    )
+  if files.searches:
+    yield mlp / 'searches.png', figures.searches(files.searches)
+    yield mlp / 'curves.png', figures.curves(files.searches)
+  gained = differences(files)
+  if any(gained.values()):
+    yield mlp / 'gains.png', figures.gains(gained)
   for path in sorted((folder / 'gcnn').glob('*/result.json')):
     result = json.loads(path.read_text('utf-8'))
-    ranking = [result_lib.Ranked.from_json(each) for each in result['ranking']]
+    ranking = [
+      result_lib.Ranked(**each | {'search': score.Score(**each['search'])})
+      for each in result['ranking']
+    ]
     bits = result_lib.from_spec(result['space']).bits
     yield path.with_name('frequencies.png'), charts.frequencies(ranking, bits)
-
-
-def mlp_pictures(
-  folder: pathlib.Path,
-) -> Iterator[tuple[pathlib.Path, figure.Figure]]:
-  """Yields the pictures of MLP results."""
-  tables = published_mlp.read(folder / 'tables.csv')
-  for base in published_mlp.BASES:
-    configs = published_mlp.SINGLE
-    if mlp_results.has(tables, base, configs):
-      ours = mlp_results.grid(tables, base, configs)
-      drawn = mlp_figures.tables(base, configs, ours)
-      yield folder / f'{base}_single.png', drawn
-  if found := lessons_page.known_landscapes(folder):
-    marked = lessons_page.marks(folder, found)
-    yield folder / 'landscapes.png', mlp_figures.spread(found, marked)
-    searched = {
-      name: (mlp_searches.read(path), landscape)
-      for name, landscape in found.items()
-      if (path := mlp_searches.path(folder, landscape)).exists()
-    }
-    if searched:
-      yield folder / 'searches.png', mlp_figures.searches(searched)
-      yield folder / 'curves.png', mlp_figures.curves(searched)
-  gained = lessons_page.differences(lessons_page.changed(folder))
-  if any(gained.values()):
-    yield folder / 'gains.png', mlp_figures.gains(gained)
-
-
-def lines(folder: pathlib.Path) -> Iterator[str]:
-  """Yields the lines of the page of results, section by section."""
-  yield '# Results'
-  yield ''
-  yield (
-    'Made by `python -m experiments.results_page` from the files in'
-    f' `{folder.name}/`; every section names the command that made its files.'
-    ' Two CPU cores, no GPU.'
-  )
-  for section in (
-    lambda folder: mlp_page.sections(folder / 'mlp'),
-    strategies,
-    published_cnns,
-    searched_cnns,
-  ):
-    content = list(section(folder))
-    if content:
-      yield ''
-      yield from content
-
-
-def strategies(folder: pathlib.Path) -> Iterator[str]:
-  """Which strategy finds a good network soonest."""
-  rows = read(folder / 'strategies/summary.csv')
-  if not rows:
-    return
-  yield '## Which strategy finds a good network soonest?'
-  yield ''
-  yield (
-    'On landscapes, where every network of the twelve symmetries has been'
-    ' trained. Regret: by how many points of test accuracy the network that a'
-    ' search would choose falls short of the best one, after so many networks'
-    ' trained; mean over the searches ± half a 95 % interval. In brackets the'
-    ' same by the validation accuracies that the search sees: how well it'
-    ' searches, apart from how well these tell networks apart.'
-  )
-  yield ''
-  yield from markdown.command(
-    'python -m experiments.compare_strategies --out=results/strategies \\',
-    '  --landscapes=results/landscapes/g_mnist_aug5.npz,…',
-  )
-  yield ''
-  yield '![Regret against networks trained](results/strategies/regret.png)'
-  spents = list(dict.fromkeys(row['networks'] for row in rows))
-  for landscape in dict.fromkeys(row['landscape'] for row in rows):
-    chosen = [row for row in rows if row['landscape'] == landscape]
-    by_strategy: dict[str, Rows] = {}
-    for row in chosen:
-      by_strategy.setdefault(row['strategy'], []).append(row)
-    yield ''
-    yield from markdown.table(
-      [landscape, 'searches', *(f'{n} networks' for n in spents)],
-      [
-        [name, found[0]['searches'], *map(_regret, found)]
-        for name, found in by_strategy.items()
-      ],
-    )
-
-
-def _regret(row: dict[str, str]) -> str:
-  regret, band, observed = (
-    100 * float(row[name]) for name in ('regret', 'band', 'observed')
-  )
-  return f'{regret:.2f} ± {band:.2f} ({observed:.2f})'
-
-
-def published_cnns(folder: pathlib.Path) -> Iterator[str]:
-  """The paper's table of group CNNs."""
-  rows = gcnn_results.read(folder / 'gcnn/published_gcnn.csv')
-  if not rows:
-    return
-  seconds = sum(row.seconds * row.seeds for row in rows)
-  yield "## The paper's group CNNs, and what it leaves out"
-  yield ''
-  yield (
-    'Test accuracy in percent of the epoch that is best on validation images,'
-    ' after ten epochs. Where the whole data set is not at hand, a part of it,'
-    " so that the paper's numbers, from the whole, are no target; rows without"
-    ' one are small networks that it leaves out: the plain CNN, the plain CNN'
-    ' with turned and mirrored training images, the one that respects turns'
-    f' and flips. {len(rows)} networks, {seconds / 60:.0f} minutes of training'
-    ' on one core.'
-  )
-  yield ''
-  yield from markdown.command(
-    (folder / 'gcnn/commands.txt').read_text('utf-8').strip()
-  )
-  yield ''
-  yield (
-    'Symmetry, its lack, its replacement by turned and mirrored images, and its'
-    ' replacement by a larger network (the standard error is of drawing the'
-    ' test images; that of the seeds, where there are several, follows ±). At a'
-    ' learning rate of 0.001 these are few steps: much of what differs is how'
-    ' soon a network leaves its plateau, which depends on how its weights start'
-    ' and, from seed to seed, on luck; a single row tells little.'
-  )
-  yield ''
-  yield from gcnn_results.contrasts(rows)
-  yield ''
-  yield 'All of them:'
-  yield ''
-  yield from gcnn_results.table(rows)
-
-
-def searched_cnns(folder: pathlib.Path) -> Iterator[str]:
-  """Searches over group convolutions and augmentations."""
-  paths = sorted((folder / 'gcnn').glob('*/result.json'))
-  for number, path in enumerate(paths):
-    if number:
-      yield ''
-    result = json.loads(path.read_text('utf-8'))
-    trained = read(path.parent / 'children.csv')
-    seconds = sum(float(row['seconds']) for row in trained)
-    counts, images = result['counts'], result['num_images']
-    yield f'## Group CNNs and augmentations searched: {result["dataset"]}'
-    yield ''
-    yield from markdown.command(
-      (path.parent / 'command.txt').read_text('utf-8').strip()
-    )
-    yield ''
-    yield (
-      f'{result["verdict"]} ({counts["steps"]} steps, {counts["states"]}'
-      f' states, {counts["networks"]} networks; {len(trained)} children in'
-      f' {seconds / 60:.0f} minutes on one core. {images[0]} + {images[1]}'
-      ' training and validation images.)'
-    )
-    yield ''
-    yield from markdown.table(
-      [
-        *('place', 'network', 'weights', 'validation accuracy (%, ± s.e.)'),
-        'retrained (%, ± s.e.)',
-      ],
-      [
-        [
-          str(place),
-          ' + '.join(entry['symmetries']),
-          str(entry['num_weights']),
-          _percent(entry['search']),
-          _percent(entry['retrained']),
-        ]
-        for place, entry in enumerate(result['ranking'][:8], start=1)
-      ],
-    )
-    yield ''
-    yield (
-      '![How often the best networks have each choice]'
-      f'({folder.name}/gcnn/{path.parent.name}/frequencies.png)'
-    )
-
-
-def _percent(score: dict[str, float] | None) -> str:
-  if score is None:
-    return ''
-  error = 100 * score['standard_error']
-  return f'{100 * score["accuracy"]:.1f} ± {error:.1f}'
-
-
-def read(path: pathlib.Path) -> Rows:
-  """Returns a CSV file's rows; none if it is not there."""
-  if not path.exists():
-    return []
-  with open(path, newline='', encoding='utf-8') as file:
-    return list(csv.DictReader(file))
 
 
 if __name__ == '__main__':

@@ -1,16 +1,17 @@
-r"""How long does a search take, against training plain networks?
+r"""How long does a search take, against training networks without symmetry?
 
 All distinct networks of the twelve symmetries are searched end to end (orbits,
 compilation, training, store, report). After every batch of children, as many
-plain `flax.linen.Dense` networks of the same widths are trained one after
+baselines, `flax.linen.Dense` networks of the same widths, are trained one after
 another, on the same images by the same recipe; so both sides see the same
-machine. Then children are trained in batches of several sizes. What is no
-training is the bookkeeping: with --strategy=dqn, the agent's too.
+machine. Then children are trained in batches of several sizes. Everything but
+training is overhead: with --strategy=dqn, the agent's too.
 
+Five minutes on two cores; the ratio is 1.5:
   python -m experiments.search_benchmark --dataset=g_mnist/aug5 --size=search \
     --epochs=4 --head=dense --criterion=accuracy
-
-The paper's whole search, with its Q-network, retraining on 10 000 images:
+The paper's whole search, with its Q-network, retraining on 10 000 images (ten
+minutes):
   python -m experiments.search_benchmark --dataset=g_mnist/aug5 --size=retrain \
     --epochs=4 --head=dense --criterion=accuracy --strategy=dqn --top=8 \
     --retrain_seeds=5 --q_hidden_sizes=400,400,400 --q_batch_size=512
@@ -23,122 +24,129 @@ import functools
 import resource
 import tempfile
 import time
+from typing import Any
 
-from absl import flags
-from flax import linen as nn
+from absl import flags as absl_flags
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from aen import report
+from aen.data import dataset as dataset_lib
 from aen.search import mlp_space
 from aen.search import search as search_lib
 from aen.train import child as child_lib
 from aen.train import evaluate as evaluate_lib
 from aen.train import recipe as recipe_lib
 from aen.train import store as store_lib
-from experiments import data_flags
+from aen.train import tensorboard
+from experiments import flags
 from experiments import launch
-from experiments import mlp_flags
-from experiments import search_flags
-from experiments import training_flags
+from experiments import timing
 
-launch.set_defaults(strategy='exhaustive', top=1, retrain_seeds=1)
-
-_BATCHES = flags.DEFINE_multi_integer(
+_BATCHES = absl_flags.DEFINE_multi_integer(
   'batches', [1, 2, 4, 8], 'Children per batch to compare.', lower_bound=1
 )
-_REPEATS = flags.DEFINE_integer(
+_REPEATS = absl_flags.DEFINE_integer(
   'repeats', 3, 'Times each batch is trained; the fastest counts.', 1
 )
+_TENSORBOARD = absl_flags.DEFINE_bool(
+  'tensorboard',
+  False,
+  "Also write the children's curves for TensorBoard, and time that.",
+)
+_DATA = flags.Data()
+_NETWORKS = flags.networks()
+_RECIPE = flags.recipe()
+_SEARCH = flags.search(strategy='exhaustive', top=1, retrain_seeds=1)
 
 
-class Plain(nn.Module):
-  """The same widths without symmetry, as Flax has it."""
+def main(_: list[str]) -> None:
+  """Runs both comparisons and prints the ratios."""
+  data = _DATA.load()
+  few = search_lib.at_most(data, search_lib.SEARCH_IMAGES)
+  recipe = _RECIPE(len(few.train))
+  scaling = evaluate_lib.scaling_of(data.train.images)
+  examples = evaluate_lib.make_evaluator(
+    few, scaling, space=None, recipe=recipe, store=None
+  ).data
+  orbits_seconds, space = timing.timed(
+    lambda: mlp_space.mlp_space(
+      data.image_shape, data.num_classes, **_NETWORKS()
+    )
+  )
+  like = space.template
+  widths = [int(np.prod(grid)) for grid in like.hidden_shapes]
+  config = child_lib.ChildConfig(
+    timing.DenseMLP((*widths, like.num_classes), like.kernel_init), recipe
+  )
+  train = jax.jit(
+    lambda key, data: child_lib.train_child(key, {}, data, config)
+  )
+  rival = Rival(functools.partial(train, data=examples))
+  timing.timed(rival.train, jax.random.key(0))  # compiles
 
-  like: nn.Module
-
-  @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps images [B, ...] to logits."""
-    x = x.reshape(len(x), -1)
-    common = {'kernel_init': self.like.kernel_init}
-    for grid in self.like.hidden_shapes:
-      x = nn.relu(nn.Dense(int(np.prod(grid)), **common)(x))
-    return nn.Dense(self.like.num_classes, **common)(x)
+  compare_search(data, space, recipe, rival, orbits_seconds)
+  compare_batches(space, examples, recipe, rival)
 
 
 @dataclasses.dataclass
 class Rival:
-  """Trains plain networks, and keeps the time."""
+  """Trains baselines one after another, and adds up the time."""
 
   train: Callable[[jax.Array], store_lib.Record]
   seconds: float = 0.0
   count: int = 0
 
   def __call__(self, number: int = 1) -> None:
-    """Trains so many, one after another."""
-    start = time.perf_counter()
+    """Trains some baselines."""
     for _ in range(number):
-      jax.block_until_ready(self.train(jax.random.key(self.count)))
+      seconds, _ = timing.timed(self.train, jax.random.key(self.count))
+      self.seconds += seconds
       self.count += 1
-    self.seconds += time.perf_counter() - start
 
 
-def make_rival(
+def compare_search(
+  data: dataset_lib.Dataset,
   space: mlp_space.MLPSpace,
-  data: child_lib.ChildData,
   recipe: recipe_lib.Recipe,
-) -> Rival:
-  """Returns a rival that is compiled already."""
-  config = child_lib.ChildConfig(Plain(space.template), recipe)
-  train = jax.jit(
-    lambda key, data: child_lib.train_child(key, {}, data, config)
-  )
-  rival = Rival(functools.partial(train, data=data))
-  rival()
-  return Rival(rival.train)
-
-
-def main(_: Sequence[str]) -> None:
-  """Runs both comparisons and prints the ratios."""
-  data = data_flags.load_data()
-  few = search_lib.at_most(data, search_lib.SEARCH_IMAGES)
-  recipe = training_flags.make_recipe(len(few.train))
-  scaling = evaluate_lib.scaling_of(data.train.images)
-  examples = evaluate_lib.make_evaluator(
-    few, scaling, space=None, recipe=recipe, store=None
-  ).data
-
-  start = time.perf_counter()
-  space = mlp_flags.make_space(data)
-  orbits_seconds = time.perf_counter() - start
-  rival = make_rival(space, examples, recipe)
-
-  training = 0.0
+  rival: Rival,
+  orbits_seconds: float,
+) -> None:
+  """Times a search end to end, with the rival's training in between."""
+  training, writing, num_networks = 0.0, 0.0, len(space)
 
   def race(records: Sequence[store_lib.Record]) -> None:
-    nonlocal training
+    nonlocal training, writing
     training += sum(record.seconds for record in records)
-    if rival.count < len(space):
+    if _TENSORBOARD.value:
+      writing += timing.timed(write, records)[0]
+    if rival.count < num_networks:
       rival(len(records))
 
-  config = search_flags.make_config(recipe)
   start = time.perf_counter()
   with tempfile.TemporaryDirectory() as run_dir:
-    result = search_lib.search(data, space, config, run_dir, on_trained=race)
+    if _TENSORBOARD.value:
+      write = tensorboard.callback(f'{run_dir}/tensorboard')
+    result = search_lib.search(
+      data, space, _SEARCH(recipe), run_dir, on_trained=race
+    )
     report.write(result, data, run_dir)
-  ours = time.perf_counter() - start - rival.seconds + orbits_seconds
+  counts, seconds = result.counts, time.perf_counter() - start
+  ours = seconds - rival.seconds + orbits_seconds
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-  counts = result.counts
   print(
     f'{counts.steps} steps, {counts.states} states, {counts.networks} of'
-    f' {len(space)} networks end to end: {ours:.1f} s; {rival.count} plain'
-    f' networks one after another: {rival.seconds:.1f} s; ratio'
+    f' {num_networks} networks end to end: {ours:.1f} s; {rival.count}'
+    f' baselines one after another: {rival.seconds:.1f} s; ratio'
     f' {ours / rival.seconds:.2f}; all but training: {ours - training:.1f} s,'
     f' {100 * (1 - training / ours):.1f} % of it; peak memory {peak:.2f} GiB'
   )
-  compare_batches(space, examples, recipe, rival)
+  if _TENSORBOARD.value:
+    print(
+      f'curves for TensorBoard: {writing:.2f} s,'
+      f' {100 * writing / (ours - writing):.2f} % more than without'
+    )
 
 
 def compare_batches(
@@ -147,37 +155,28 @@ def compare_batches(
   recipe: recipe_lib.Recipe,
   rival: Rival,
 ) -> None:
-  """Times batches of several sizes, interleaved with plain networks."""
+  """Times batches of several sizes, interleaved with baselines."""
   networks = np.linspace(1, len(space) - 1, max(_BATCHES.value)).astype(int)
   inputs = [space.inputs(int(network)).collections for network in networks]
   config = child_lib.ChildConfig(space.program(0), recipe)
-  best = dict.fromkeys(_BATCHES.value, float('inf'))
-  plain = float('inf')
-  for repeat in range(_REPEATS.value + 1):
-    for size in best:
-      stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *inputs[:size])
-      keys = jax.random.split(jax.random.key(0), size)
-      start = time.perf_counter()
-      jax.block_until_ready(
-        child_lib.train_children(
-          keys,
-          stacked,
-          data,
-          config,
-          children_per_batch=size,
-          devices=jax.devices()[:1],
-        )
-      )
-      if repeat:  # the first one compiles
-        seconds = (time.perf_counter() - start) / size
-        best[size] = min(best[size], seconds)
-      before = rival.seconds
-      rival()
-      plain = min(plain, rival.seconds - before)
-  for size, seconds in best.items():
+  variants: dict[str, Callable[[], Any]] = {
+    str(size): functools.partial(
+      child_lib.train_children,
+      jax.random.split(jax.random.key(0), size),
+      jax.tree.map(lambda *leaves: jnp.stack(leaves), *inputs[:size]),
+      data,
+      config,
+      children_per_batch=size,
+      devices=jax.devices()[:1],
+    )
+    for size in _BATCHES.value
+  }
+  times = timing.interleaved({**variants, 'baseline': rival}, _REPEATS.value)
+  for size in variants:
+    seconds = min(times[size]) / int(size)
     print(
       f'{size} children per batch: {seconds:.3f} s each,'
-      f' {seconds / plain:.2f} × a plain network'
+      f' {seconds / min(times["baseline"]):.2f} × a baseline'
     )
 
 

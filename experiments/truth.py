@@ -1,74 +1,64 @@
 r"""Does the search tell the truth? It is asked where the answer is known.
 
-Planted: images that were moved by one exact symmetry, each of the twelve in
-turn; the best network should respect it.
+Planted: images that were transformed by one exact symmetry, each of the twelve
+in turn; the best network should respect it.
 Shuffled: labels that mean nothing; the interval of the gain should hold 0.
 Square: the outcomes of tic-tac-toe, which nobody planted anything in; the best
 network should respect the symmetries of the square and no cyclic shift.
-Gain: real images moved by one exact symmetry, where the paper's table of single
-symmetries shows a gain of the network that has it; so should we, with the
-paper's sizes and head, by three standard errors.
+Gain: real images transformed by one exact symmetry, where the paper's table of
+single symmetries shows a gain of the network that has it; so should we, with
+the paper's sizes and head, by three standard errors.
 
   python -m experiments.truth
   python -m experiments.truth --gains=g_mnist,g_fashion_mnist --raw_dir=…
 
-Writes truth.csv, one line per search; searches that are in it are not run
-again. An hour on two cores; --num_seeds=1 --num_shuffled=2 takes ten minutes.
+Prints how many answers are right (59 of 60 of the planted ones), and writes
+truth.csv, one line per search; searches in it are not repeated, so the same
+command resumes an interrupted run. An hour on two cores; --num_seeds=1
+--num_shuffled=2 takes ten minutes.
 """
 
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
-import csv
 import dataclasses
-import pathlib
 import time
+from typing import Any
 import warnings
 
-from absl import flags
+from absl import flags as absl_flags
 import numpy as np
 
 import aen
 from aen import io as io_lib
 from aen.data import dataset as dataset_lib
-from aen.search import explore as explore_lib
+from aen.groups.symmetries import PAPER_SYMMETRIES
 from aen.search import mlp_space
-from aen.search import result as result_lib
 from aen.search import search as search_lib
+from experiments import flags
 from experiments import launch
-from experiments import place_flags
 from experiments import published_mlp
+from experiments import rows as rows_lib
 
-_BASE = flags.DEFINE_string(
-  'base', 'g_digits', "Which images are moved, such as 'g_digits', 'g_mnist'."
+_GAINS = absl_flags.DEFINE_list(
+  'gains', [], 'Of g_mnist and g_fashion_mnist: where to ask for gains.'
 )
-_NUM_TRAIN = flags.DEFINE_integer(
-  'num_train', None, 'Training images; all by default.', lower_bound=64
-)
-_GAINS = flags.DEFINE_list(
-  'gains',
-  [],
-  "Of g_mnist and g_fashion_mnist: where to ask for the paper's gains.",
-)
-_NUM_SEEDS = flags.DEFINE_integer(
+_NUM_SEEDS = absl_flags.DEFINE_integer(
   'num_seeds', 5, 'Searches for each planted symmetry.', lower_bound=0
 )
-_NUM_SHUFFLED = flags.DEFINE_integer(
+_NUM_SHUFFLED = absl_flags.DEFINE_integer(
   'num_shuffled', 20, 'Searches with shuffled labels.', lower_bound=0
 )
-_EPOCHS = flags.DEFINE_integer(
+_EPOCHS = absl_flags.DEFINE_integer(
   'epochs',
   None,
-  'Of a child on moved images; by default as in a search.',
+  'Epochs of a child, planted and shuffled; by default as in a search.',
   lower_bound=1,
 )
-_TOP = flags.DEFINE_integer(
-  'top', 8, 'How many of the best networks are retrained.', lower_bound=1
-)
-_RETRAIN_SEEDS = flags.DEFINE_integer(
-  'retrain_seeds', 5, 'Children per network in retraining.', lower_bound=2
-)
-_OUT = flags.DEFINE_string('out', 'runs/truth', 'Where truth.csv is written.')
+_RETRAINING = flags.from_fields(aen.SearchConfig, only=('top', 'retrain_seeds'))
+_PLACES = flags.places()
+_OUT = absl_flags.DEFINE_string('out', 'runs/truth', 'Folder of truth.csv.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,48 +69,37 @@ class Question:
   subject: str  # the symmetry, or the data set, or both
   seed: int
 
-  def key(self) -> tuple[str, str, str]:
-    """What identifies its line in the file."""
-    return self.kind, self.subject, str(self.seed)
 
-
-COLUMNS = (
-  *(field.name for field in dataclasses.fields(Question)),
-  'chosen',
-  'implied',
-  'right',
-  'accuracy',
-  'baseline_accuracy',
-  'gain',
-  'low',
-  'high',
-  'standard_error',
-  'seconds',
-)
-
-
-def paper_gains(base: str) -> np.ndarray:
-  """By how many points a symmetry helps on images moved by it, in the paper.
-
-  Returns:
-    For each of the twelve, the network that has it less the one without any.
-  """
-  table = published_mlp.table(base, published_mlp.SINGLE)
-  return (np.diagonal(table) - table[:, 0])[1:]
+def main(_: list[str]) -> None:
+  """Asks everything that has not been answered yet."""
+  config = {'experiment': 'truth', 'epochs': _EPOCHS.value, **_RETRAINING()}
+  path = io_lib.open_run(_OUT.value, config) / 'truth.csv'
+  rows: list[Mapping[str, object]] = [*rows_lib.read(path)]
+  known = {(row['kind'], row['subject'], row['seed']) for row in rows}
+  with launch.resumable():
+    for question in questions(
+      _NUM_SEEDS.value, _NUM_SHUFFLED.value, _GAINS.value
+    ):
+      if (question.kind, question.subject, str(question.seed)) not in known:
+        rows.append(ask(question))
+        rows_lib.write(path, rows)
+        print(', '.join(f'{k}: {v}' for k, v in rows[-1].items()), flush=True)
+  print(summary(rows))
 
 
 def questions(
   num_seeds: int, num_shuffled: int, gains: Sequence[str] = ()
 ) -> Iterator[Question]:
-  """Lists what to ask, seed by seed, so that a part of it is a fair part."""
+  """Yields what to ask, seed by seed, so that any prefix is a fair sample."""
   yield Question('square', 'tic_tac_toe', 0)
   for base in gains:
-    for name, gain in zip(aen.SYMMETRIES, paper_gains(base), strict=True):
-      if gain > 0:
+    table = published_mlp.table(base, published_mlp.SINGLE)
+    for bit, name in enumerate(PAPER_SYMMETRIES, start=1):
+      if table[bit, bit] > table[bit, 0]:  # better than without symmetry
         yield Question('gain', f'{base}/{name}', 0)
   for seed in range(max(num_seeds, num_shuffled)):
     if seed < num_seeds:
-      for name in aen.SYMMETRIES:
+      for name in PAPER_SYMMETRIES:
         yield Question('planted', name, seed)
     if seed < num_shuffled:
       yield Question('shuffled', 'aug0', seed)
@@ -130,76 +109,68 @@ def load(question: Question) -> dataset_lib.Dataset:
   """Returns the images to ask about."""
   if question.kind == 'square':
     return aen.load_dataset('tic_tac_toe', seed=question.seed)
+  base, name, sizes = 'g_digits', question.subject, {}
   if question.kind == 'gain':
     base, name = question.subject.split('/')
     sizes = {'num_train': 10000, 'num_validation': 1000}
-  else:
-    base, name = _BASE.value, question.subject
-    sizes = {'num_train': _NUM_TRAIN.value}
-  bit = [*aen.SYMMETRIES].index(name) + 1 if name in aen.SYMMETRIES else 0
+  bit = ['aug0', *PAPER_SYMMETRIES].index(name)
+  where = dataclasses.asdict(_PLACES())
   data = aen.load_dataset(
-    f'{base}/iaug{bit}_group',
-    seed=question.seed,
-    **dataclasses.asdict(place_flags.places()),
-    **sizes,
+    f'{base}/iaug{bit}_group', seed=question.seed, **where, **sizes
   )
   return shuffled(data) if question.kind == 'shuffled' else data
 
 
 def shuffled(data: dataset_lib.Dataset) -> dataset_lib.Dataset:
-  """Gives every image another one's label."""
+  """Permutes the labels among the images."""
   rng = np.random.default_rng(0)
-  parts = {
-    name: dataclasses.replace(part, labels=rng.permutation(part.labels))
-    for name in ('train', 'validation', 'test')
-    for part in [getattr(data, name)]
-  }
+  parts = {}
+  for name in ('train', 'validation', 'test'):
+    part = getattr(data, name)
+    labels = rng.permutation(part.labels)
+    parts[name] = dataclasses.replace(part, labels=labels)
   return dataclasses.replace(data, **parts)
 
 
-def _respects_the_planted(
-  question: Question, result: result_lib.SearchResult
-) -> bool:
-  return question.subject in result.best.symmetries + result.best.implied
-
-
-def _holds_zero(_: Question, result: result_lib.SearchResult) -> bool:
-  return result.best.gain.low <= 0 <= result.best.gain.high
-
-
-def _is_the_square(_: Question, result: result_lib.SearchResult) -> bool:
-  names = set(result.best.symmetries + result.best.implied)
-  return names == {'rotation', 'horizontal_flip', 'vertical_flip'}
-
-
-def _gains(_: Question, result: result_lib.SearchResult) -> bool:
-  gain = result.best.gain
-  return bool(result.best.symmetries) and gain.mean >= 3 * gain.standard_error
-
-
-IS_RIGHT: dict[str, Callable[[Question, result_lib.SearchResult], bool]] = {
-  'planted': _respects_the_planted,
-  'shuffled': _holds_zero,
-  'square': _is_the_square,
-  'gain': _gains,
+# Whether the best network and the symmetries that it respects are right.
+IS_RIGHT: dict[str, Callable[[Question, Any, set[str]], bool]] = {
+  'planted': lambda question, _, names: question.subject in names,
+  'shuffled': lambda _, best, __: best.gain.low <= 0 <= best.gain.high,
+  'square': lambda _, __, names: (
+    names == {'rotation', 'horizontal_flip', 'vertical_flip'}
+  ),
+  'gain': lambda _, best, __: (
+    bool(best.symmetries) and best.gain.mean >= 3 * best.gain.standard_error
+  ),
 }
 
 
 def ask(question: Question) -> dict[str, object]:
   """Runs one search; returns its line of the file."""
   start = time.perf_counter()
-  data = load(question)
-  result = search_lib.search(
-    data, make_space(question, data), make_config(question, data)
-  )
-  best = result.best
+  data, gain = load(question), question.kind == 'gain'
+  with warnings.catch_warnings():
+    warnings.filterwarnings('ignore', message='left out')  # on 3×3 boards
+    space = mlp_space.mlp_space(  # for a gain, the two that the paper compares
+      data.image_shape,
+      data.num_classes,
+      (question.subject.split('/')[1],) if gain else None,
+      head='dense' if gain else 'invariant',
+    )
+  images = min(len(data.train), search_lib.SEARCH_IMAGES)
+  recipe = search_lib.default_recipe(images)
+  if _EPOCHS.value and question.kind in ('planted', 'shuffled'):
+    recipe = dataclasses.replace(recipe, epochs=_EPOCHS.value)
+  config = aen.SearchConfig(recipe, seed=question.seed, **_RETRAINING())
+  best = search_lib.search(data, space, config).best
+  names = {*best.symmetries, *best.implied}
   return {
     **dataclasses.asdict(question),
     'chosen': best.name,
     'implied': ' + '.join(best.implied),
-    'right': int(IS_RIGHT[question.kind](question, result)),
+    'right': int(IS_RIGHT[question.kind](question, best, names)),
     'accuracy': f'{best.accuracy:.4f}',
-    'baseline_accuracy': f'{best.baseline_accuracy:.4f}',
+    'base_accuracy': f'{best.baseline_accuracy:.4f}',
     'gain': f'{best.gain.mean:.4f}',
     'low': f'{best.gain.low:.4f}',
     'high': f'{best.gain.high:.4f}',
@@ -208,83 +179,16 @@ def ask(question: Question) -> dict[str, object]:
   }
 
 
-def make_space(
-  question: Question, data: dataset_lib.Dataset
-) -> mlp_space.MLPSpace:
-  """Returns all networks; or the two of the paper that a gain compares."""
-  with warnings.catch_warnings():
-    warnings.filterwarnings('ignore', message='left out')  # on 3×3 boards
-    gain = question.kind == 'gain'
-    return mlp_space.mlp_space(
-      data.image_shape,
-      data.num_classes,
-      (question.subject.split('/')[1],) if gain else None,
-      head='dense' if gain else 'invariant',
-    )
-
-
-def make_config(
-  question: Question, data: dataset_lib.Dataset
-) -> explore_lib.SearchConfig:
-  """Returns the search's defaults but for what the flags say."""
-  recipe = search_lib.default_recipe(
-    min(len(data.train), search_lib.SEARCH_IMAGES)
-  )
-  if _EPOCHS.value and question.kind in ('planted', 'shuffled'):
-    recipe = dataclasses.replace(recipe, epochs=_EPOCHS.value)
-  return explore_lib.SearchConfig(
-    recipe,
-    seed=question.seed,
-    top=_TOP.value,
-    retrain_seeds=_RETRAIN_SEEDS.value,
-  )
-
-
-def read(path: pathlib.Path) -> list[dict[str, str]]:
-  """Returns the lines that are there already."""
-  if not path.exists():
-    return []
-  with open(path, newline='', encoding='utf-8') as file:
-    return list(csv.DictReader(file))
-
-
-def write(path: pathlib.Path, rows: Sequence[dict[str, object]]) -> None:
-  """Writes all lines."""
-  with io_lib.written_text(path) as file:
-    writer = csv.DictWriter(file, COLUMNS, lineterminator='\n')
-    writer.writeheader()
-    writer.writerows(rows)
-
-
-def summary(rows: Sequence[dict[str, object]]) -> str:
+def summary(rows: Sequence[Mapping[str, object]]) -> str:
   """Counts right answers, by kind and subject."""
-  counts: dict[tuple[str, str], list[int]] = {}
+  counts: dict[tuple[object, object], list[int]] = {}
   for row in rows:
-    subject = str(row['kind']), str(row['subject'])
-    counts.setdefault(subject, []).append(int(row['right']))
+    key = row['kind'], row['subject']
+    counts.setdefault(key, []).append(int(str(row['right'])))
   return '\n'.join(
     f'{kind:9} {subject:28} right in {sum(right)} of {len(right)}'
     for (kind, subject), right in sorted(counts.items())
   )
-
-
-def main(_: Sequence[str]) -> None:
-  """Asks everything that has not been answered yet."""
-  asks = (_BASE, _NUM_TRAIN, _EPOCHS, _TOP, _RETRAIN_SEEDS)
-  config = {holder.name: holder.value for holder in asks}
-  out = io_lib.open_run(_OUT.value, {'experiment': 'truth', **config})
-  path = out / 'truth.csv'
-  rows: list[dict[str, object]] = list(read(path))
-  known = {(row['kind'], row['subject'], row['seed']) for row in rows}
-  asked = questions(_NUM_SEEDS.value, _NUM_SHUFFLED.value, _GAINS.value)
-  with launch.resumable():
-    for question in asked:
-      if question.key() in known:
-        continue
-      rows.append(ask(question))
-      write(path, rows)
-      print(', '.join(f'{k}: {v}' for k, v in rows[-1].items()), flush=True)
-  print(summary(rows))
 
 
 if __name__ == '__main__':

@@ -10,7 +10,6 @@ import dataclasses
 import pathlib
 import textwrap
 import tomllib
-import types
 from typing import Any
 
 from aen.data import errors
@@ -58,15 +57,15 @@ class Source:
   sample_classes: tuple[str, ...] = ()
   like: str = ''
 
-
-def _source(name: str) -> Source:
-  entry = _entry(name)
-  tuples = {k: tuple(v) for k, v in entry.items() if isinstance(v, list)}
-  class_names = tuple(entry['class_names'])
-  files = tuple(File(**file) for file in entry.get('files', ()))
-  return Source(
-    **entry | tuples | {'class_names': class_names, 'files': files}, name=name
-  )
+  def __str__(self) -> str:
+    """Returns the data card: what a user should know about the set."""
+    rows = (
+      self.description,
+      f'Licence: {self.licence}',
+      self.homepage and f'Homepage: {self.homepage}',
+      self.citation,
+    )
+    return '\n\n'.join(row for row in rows if row) + '\n'
 
 
 def _entry(name: str) -> dict[str, Any]:
@@ -74,9 +73,26 @@ def _entry(name: str) -> dict[str, Any]:
   return _entry(entry['like']) | entry if 'like' in entry else entry
 
 
-SOURCES: Mapping[str, Source] = types.MappingProxyType(
-  {name: _source(name) for name in _CATALOGUE['sets']}
-)
+def _source(name: str, entry: Mapping[str, Any]) -> Source:
+  fields = {field.name: field for field in dataclasses.fields(Source)}
+  unknown = entry.keys() - fields.keys()
+  required = [n for n, f in fields.items() if f.default is dataclasses.MISSING]
+  missing = set(required) - {'name', *entry}
+  if unknown or missing:
+    raise ValueError(
+      f'catalogue.toml, set {name}: unknown keys {sorted(unknown)}, missing'
+      f' {sorted(missing)}; its header lists all keys'
+    )
+  tuples = {k: tuple(v) for k, v in entry.items() if isinstance(v, list)}
+  class_names = tuple(entry['class_names'])  # also of a string
+  files = tuple(File(**file) for file in entry.get('files', ()))
+  fields = {**entry, **tuples, 'class_names': class_names, 'files': files}
+  return Source(name=name, **fields)
+
+
+SOURCES: Mapping[str, Source] = {
+  name: _source(name, _entry(name)) for name in _CATALOGUE['sets']
+}
 
 # Grey square images of even side, on which all twelve symmetries act.
 G_NAMES = tuple(
@@ -88,6 +104,9 @@ G_NAMES = tuple(
 )
 
 
+_ORIGINALS = {f'g_{name}': name for name in SOURCES}
+
+
 def find(name: str) -> tuple[Source, transform.Config | None]:
   """Returns the source of a name, and the config of its transformations.
 
@@ -95,16 +114,15 @@ def find(name: str) -> tuple[Source, transform.Config | None]:
   """
   if name in SOURCES:
     return SOURCES[name], None
-  base, config = _split_g_name(name)
-  for original in (base, name.removeprefix('g_')):
-    if name.startswith('g_') and original in {*SOURCES} - {*G_NAMES}:
-      raise ValueError(
-        f'{name!r}: transformations need grey square images of even side, got'
-        f' {original} with {" x ".join(map(str, SOURCES[original].shape))};'
-        f' load {original!r} as it is, or transform one of'
-        f' {", ".join(G_NAMES)}'
-      )
-  if base not in G_NAMES:
+  base, _, config = name.rpartition('/')
+  original = _ORIGINALS.get(base) or _ORIGINALS.get(name)
+  if original and original not in G_NAMES:
+    raise ValueError(
+      f'{name!r}: transformations need grey square images of even side, got'
+      f' {original} with {" x ".join(map(str, SOURCES[original].shape))}; load'
+      f' {original!r} as it is, or transform one of {", ".join(G_NAMES)}'
+    )
+  if not is_name(name):
     raise errors.unknown(
       'data set',
       name,
@@ -114,53 +132,43 @@ def find(name: str) -> tuple[Source, transform.Config | None]:
         " such as 'g_mnist/aug3'; and paths of .npz files or image folders"
       ),
     )
-  return SOURCES[base], transform.config(config)
+  return SOURCES[_ORIGINALS[base]], transform.config(config)
 
 
 def is_name(name: str) -> bool:
   """Whether a name is in the catalogue, whatever its config."""
-  return name in SOURCES or _split_g_name(name)[0] in G_NAMES
+  base = name.rpartition('/')[0]
+  return name in SOURCES or _ORIGINALS.get(base) in G_NAMES
 
 
-def _split_g_name(name: str) -> tuple[str, str]:
-  """Splits `'g_mnist/aug3'` into `'mnist'` and `'aug3'`."""
-  if not name.startswith('g_'):
-    return '', ''
-  base, _, config = name.removeprefix('g_').rpartition('/')
-  return base, config
+def describe(config: transform.Config) -> str:
+  """Returns what a config does to images, in a sentence or two."""
+  texts = _CATALOGUE['transformed']
+  names = ', '.join(config.symmetries).replace('_', ' ')
+  if not names:
+    return texts['original']
+  if not config.as_published:
+    return texts['group'].format(names=names)
+  sentences = [texts['published'].format(names=names)]
+  if config.rotates_by_angle:
+    sentences.append(texts['angle'])
+  if 'translation' in names:
+    sentences.append(texts['translation'])
+  return ' '.join(sentences)
 
 
-@dataclasses.dataclass(frozen=True)
-class Card:
-  """What a user should know before using a data set."""
-
-  description: str
-  licence: str
-  homepage: str = ''
-  citation: str = ''
-
-  def __str__(self) -> str:
-    rows = (
-      self.description,
-      f'Licence: {self.licence}',
-      self.homepage and f'Homepage: {self.homepage}',
-      self.citation,
-    )
-    return '\n\n'.join(row for row in rows if row) + '\n'
-
-
-def card(source: Source, config: transform.Config | None = None) -> Card:
-  """Returns the card of a data set, with the config of its transformations."""
+def card(source: Source, config: transform.Config | None = None) -> Source:
+  """Returns a source with the whole description and citation of its card."""
   paragraphs = [
     source.description,
     f'{source.counts[0]} training and {source.counts[1]} test images of'
-    f' {" x ".join(str(side) for side in source.shape)}, in'
-    f' {len(source.class_names)} classes: {", ".join(source.class_names)}.',
+    f' {" x ".join(map(str, source.shape))}, in {len(source.class_names)}'
+    f' classes: {", ".join(source.class_names)}.',
   ]
   citation = source.citation
   if config is not None:
     added = _CATALOGUE['transformed']
-    paragraphs = [added['description'], config.description, *paragraphs]
+    paragraphs = [added['description'], describe(config), *paragraphs]
     citation = f'{added["citation"]}\n{citation}'
   description = '\n\n'.join(textwrap.fill(text, 80) for text in paragraphs)
-  return Card(description, source.licence, source.homepage, citation)
+  return dataclasses.replace(source, description=description, citation=citation)

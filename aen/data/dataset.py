@@ -5,12 +5,11 @@ A part is what a source publishes, train or test; a split is what is used of it.
 Legend: N images of H x W pixels, with C channels if they are coloured.
 """
 
-from collections.abc import Sequence
 import dataclasses
 import functools
 import hashlib
 import pathlib
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,22 +32,16 @@ NUMBERING = (
 class Split:
   """Images that are used together.
 
-  Attributes:
-    images: uint8 [N, H, W] or [N, H, W, C]; float32 once normalised, or if a
-      user's own are.
-    labels: int32 [N], from 0.
-    indices: The images' positions in the official part they come from (that of
-      validation images is the training part). int64 [N].
-    record: What was done to each image of a G-data set, else None.
-    groups: Images with equal numbers belong together (say, copies of one
-      photograph) and are never divided between splits. int [N], or None.
+  Indices are positions in the official part that the images come from, which is
+  the training part for validation images. Images of one group belong together
+  (say, copies of one photograph) and are never divided between splits.
   """
 
-  images: np.ndarray
-  labels: np.ndarray
-  indices: np.ndarray
-  record: transform.Transformations | None = None
-  groups: np.ndarray | None = None
+  images: np.ndarray  # uint8 or float32 [N, H, W] or [N, H, W, C]
+  labels: np.ndarray  # int32 [N], from 0
+  indices: np.ndarray  # int64 [N]
+  record: transform.Transformations | None = None  # of a G-data set
+  groups: np.ndarray | None = None  # int [N]
 
   def __len__(self) -> int:
     return len(self.images)
@@ -64,11 +57,14 @@ class Split:
     )
 
 
-class Parts(NamedTuple):
-  """The training and test parts of a data set, as its source gives them."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Parts:
+  """A data set as its source gives it, not yet divided into splits."""
 
   train: Split
   test: Split
+  class_names: tuple[str, ...]
+  partial: bool = False  # not the whole of an official set
 
 
 def part(
@@ -79,15 +75,10 @@ def part(
   *,
   where: str | pathlib.Path,
 ) -> Split:
-  """Checks and normalises the types of one part.
+  """Checks and converts the arrays of one part; see `Split`.
 
-  Args:
-    images: uint8 or float [N, H, W] or [N, H, W, C]; an axis of one channel is
-      dropped.
-    labels: Whole numbers from 0. [N].
-    groups: [N], or None.
-    record: What was done to images that are transformed already, or None.
-    where: What error messages call the source.
+  Images may have an axis of one channel, which is dropped. A record is given
+  for images that are transformed already. Error messages begin with `where`.
   """
   images, labels = np.asarray(images), np.asarray(labels)
   if images.dtype.kind == 'f':
@@ -103,46 +94,26 @@ def part(
       f'{where}: expected images as uint8 (values 0…255) or float, got'
       f' {images.dtype}; convert them with images.astype'
     )
-  if images.ndim not in (3, 4):
+  if images.ndim not in (3, 4) or not images.size:
     raise ValueError(
-      f'{where}: expected images [N, H, W] or [N, H, W, C], got shape'
-      f' {images.shape}; reshape them'
+      f'{where}: expected images [N, H, W] or [N, H, W, C], at least one, got'
+      f' shape {images.shape}; add images or reshape them'
     )
   if labels.shape != images.shape[:1]:
     raise ValueError(
       f'{where}: expected one label per image, got labels of shape'
       f' {labels.shape} for {len(images)} images; give as many labels as images'
     )
-  if not images.size:
+  whole = labels.dtype.kind in 'iu'
+  if not whole or labels.min() < 0 or labels.max() > np.iinfo(np.int32).max:
+    got = f'{labels.min()}…{labels.max()}' if whole else f'dtype {labels.dtype}'
     raise ValueError(
-      f'{where}: expected at least one image, got an array of shape'
-      f' {images.shape}; add images'
-    )
-  wrong = ''
-  if labels.dtype.kind not in 'iu':
-    wrong = f'dtype {labels.dtype}'
-  elif (low := labels.min()) < 0:
-    wrong = str(low)
-  elif (high := labels.max()) > np.iinfo(np.int32).max:
-    wrong = str(high)
-  if wrong:
-    raise ValueError(
-      f'{where}: expected whole labels from 0, got {wrong}; {NUMBERING}'
+      f'{where}: expected whole labels from 0, got {got}; {NUMBERING}'
     )
   if images.ndim == 4 and images.shape[-1] == 1:
     images = images[..., 0]
   indices = np.arange(len(images))
   return Split(images, labels.astype(np.int32), indices, record, groups)
-
-
-def cut(images: Split, train: Rows, test: Rows) -> Parts:
-  """Divides images into parts, each with positions of its own from 0."""
-
-  def take(rows: Rows) -> Split:
-    some = images.take(rows)
-    return dataclasses.replace(some, indices=np.arange(len(some)))
-
-  return Parts(take(train), take(test))
 
 
 def fingerprint(*splits: Split) -> str:
@@ -157,23 +128,14 @@ def fingerprint(*splits: Split) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Dataset:
-  """A data set, ready to train on.
+  """A data set, ready to train on."""
 
-  Attributes:
-    name: What was loaded; it says so if that is only a part of a set.
-    train: Images to train on.
-    validation: Images to choose by, out of the official training part.
-    test: Images to report on.
-    class_names: One per label.
-    partial: Whether this is a part of an official set, not the whole.
-  """
-
-  name: str
+  name: str  # what was loaded; it says so if that is only a part of a set
   train: Split
-  validation: Split
+  validation: Split  # out of the official training part
   test: Split
-  class_names: tuple[str, ...]
-  partial: bool = False
+  class_names: tuple[str, ...]  # one per label
+  partial: bool = False  # a part of an official set, not the whole
 
   @property
   def num_classes(self) -> int:
@@ -207,12 +169,15 @@ class Dataset:
       )
     # One value per grey level: a gather is faster than arithmetic on pixels.
     levels = ((np.arange(256) / 255 - mean) / std).astype(np.float32)
-    train, validation, test = (
-      dataclasses.replace(split, images=levels[split.images])
-      for split in (self.train, self.validation, self.test)
-    )
+
+    def scaled(split: Split) -> Split:
+      return dataclasses.replace(split, images=levels[split.images])
+
     return dataclasses.replace(
-      self, train=train, validation=validation, test=test
+      self,
+      train=scaled(self.train),
+      validation=scaled(self.validation),
+      test=scaled(self.test),
     )
 
   def refold(self, seed: int) -> 'Dataset':
@@ -221,15 +186,14 @@ class Dataset:
     The numbers of images and the test images stay the same, and images of one
     group stay on one side.
     """
-    both = (self.train, self.validation)
-    images, labels, indices = (
-      np.concatenate([getattr(split, name) for split in both])
-      for name in ('images', 'labels', 'indices')
-    )
-    groups = None
-    if self.train.groups is not None:
-      groups = np.concatenate([split.groups for split in both])
-    pool = Split(images, labels, indices, groups=groups)
+
+    def pooled(name: str) -> np.ndarray:
+      both = (self.train, self.validation)
+      return np.concatenate([getattr(split, name) for split in both])
+
+    labels = pooled('labels')
+    groups = None if self.train.groups is None else pooled('groups')
+    pool = Split(pooled('images'), labels, pooled('indices'), groups=groups)
     sizes = splits_lib.Sizes(validation=len(self.validation))
     train, validation = splits_lib.choose_train(
       labels, groups, sizes, seed=seed, stratified=True
@@ -239,9 +203,8 @@ class Dataset:
     )
 
   def __repr__(self) -> str:
-    counts = '/'.join(
-      str(len(split)) for split in (self.train, self.validation, self.test)
-    )
+    splits = (self.train, self.validation, self.test)
+    counts = '/'.join(str(len(split)) for split in splits)
     shape = ' x '.join(str(side) for side in self.image_shape)
     return (
       f'Dataset({self.name!r}, {counts} train/validation/test images of'
@@ -252,32 +215,27 @@ class Dataset:
 def divide(
   parts: Parts,
   name: str,
-  class_names: Sequence[str],
-  *,
   sizes: splits_lib.Sizes,
+  *,
   seed: int,
   stratified: bool,
   config: transform.Config | None = None,
-  partial: bool = False,
 ) -> Dataset:
   """Divides official parts into splits, and transforms the images chosen."""
+  choice: dict[str, Any] = {'seed': seed, 'stratified': stratified}
   train, validation = splits_lib.choose_train(
-    parts.train.labels,
-    parts.train.groups,
-    sizes,
-    seed=seed,
-    stratified=stratified,
+    parts.train.labels, parts.train.groups, sizes, **choice
   )
-  test = splits_lib.choose_test(
-    parts.test.labels, sizes, seed=seed, stratified=stratified
-  )
+  test = splits_lib.choose_test(parts.test.labels, sizes, **choice)
+  if parts.partial:
+    name += f'-partial-{len(parts.train)}-{len(parts.test)}'
   return Dataset(
-    name=name,
-    train=transformed(parts.train.take(train), config, 'train'),
-    validation=transformed(parts.train.take(validation), config, 'train'),
-    test=transformed(parts.test.take(test), config, 'test'),
-    class_names=tuple(class_names),
-    partial=partial,
+    name,
+    transformed(parts.train.take(train), config, 'train'),
+    transformed(parts.train.take(validation), config, 'train'),
+    transformed(parts.test.take(test), config, 'test'),
+    parts.class_names,
+    parts.partial,
   )
 
 

@@ -6,10 +6,8 @@ import numpy as np
 def digits() -> tuple[np.ndarray, np.ndarray]:
   """Returns scikit-learn's handwritten digits, each pixel doubled to 16 x 16.
 
-  Grey values 0…16 become 0…255. The images are sorted by writer.
-
-  Returns:
-    Images, uint8 [1797, 16, 16], and labels, int [1797].
+  Images are uint8 [1797, 16, 16], sorted by writer, with grey values 0…16
+  scaled to 0…255; labels are int [1797].
   """
   try:
     from sklearn import datasets  # an optional dependency
@@ -35,11 +33,9 @@ _LINES = np.array(
 def tic_tac_toe() -> tuple[np.ndarray, np.ndarray]:
   """Returns all 958 final boards of tic-tac-toe with their outcomes.
 
+  Images are uint8 [958, 3, 3], with 255 for x (who plays first), 1 for o and
+  128 for blank; labels are int [958], 0 (x wins), 1 (o wins) or 2 (draw).
   Outcomes are invariant under rotations and reflections of the board.
-
-  Returns:
-    Images, uint8 [958, 3, 3], with 255 for x (who plays first), 1 for o and 128
-    for blank; and labels, int [958], 0 (x wins), 1 (o wins) or 2 (draw).
   """
   boards = np.indices((3,) * 9).reshape(9, -1).T  # [3**9, 9]
   x_line, o_line = (

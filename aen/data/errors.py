@@ -9,11 +9,7 @@ def unknown(
 ) -> ValueError:
   """Returns the error for an unknown name, suggesting the nearest known one.
 
-  Args:
-    what: What kind of thing the name should be of.
-    name: What came.
-    known: What could have come.
-    summary: How to list what is known, if not name by name.
+  The summary, if there is one, stands for the list of all known names.
   """
   known = list(known)
   longer = [other for other in known if other.startswith(f'{name}/')]

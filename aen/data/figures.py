@@ -17,20 +17,12 @@ from aen.groups import symmetries as symmetries_lib
 def draw_samples(
   name: str, places: finding.Places, figures_dir: io_lib.PathLike
 ) -> list[pathlib.Path]:
-  """Draws both sample figures of a G-data set as PNG.
+  """Draws both sample figures of a G-data set as PNG, and returns the files.
 
-  The first shows originals and each symmetry applied once, whatever is drawn;
-  the second originals and Aug1…Aug5 as the data set draws them.
-
-  Args:
-    name: Such as `'g_mnist/aug3'`; of its config only the flavour, published
-      or `_group`, matters.
-    places: Where to find the images.
-    figures_dir: Where to put `g_mnist_singles.png` and
-      `g_mnist_combinations.png` (`_group` after the name in that flavour).
-
-  Returns:
-    The two files.
+  `g_mnist_singles.png` shows originals and each symmetry applied once, whatever
+  is drawn; `g_mnist_combinations.png` originals and Aug1…Aug5 as the data set
+  draws them. Of the config in the name only the flavour matters, published or
+  `_group`, which follows the name of the files.
   """
   source, config = catalogue.find(name)
   if config is None:
@@ -39,7 +31,7 @@ def draw_samples(
       f" for 'g_{name}/aug3'"
     )
   ending = '' if config.as_published else '_group'
-  test = finding.find(source, None, places).parts.test
+  test = finding.find(source, None, places).test
   shown = source.sample_classes or source.class_names[:4]
   labels = [source.class_names.index(label) for label in shown]
   rows = np.array([np.flatnonzero(test.labels == n)[0] for n in labels])
@@ -55,7 +47,7 @@ def draw_samples(
 
   singles = {'Original': images} | {
     f'{symmetry.replace("_", " ")}s': transformed(f'iaug{bit}', once=True)
-    for bit, symmetry in enumerate(symmetries_lib.SYMMETRIES, start=1)
+    for bit, symmetry in enumerate(symmetries_lib.PAPER_SYMMETRIES, start=1)
   }
   combinations = {'Original': images} | {
     f'Aug{k}': transformed(f'aug{k}') for k in range(1, 6)
@@ -87,14 +79,12 @@ def _draw(
   sheet = figure.Figure(figsize=size, dpi=150, layout='constrained')
   sheet.suptitle(title, fontsize=11)
   grid = sheet.subplots(len(labels), len(columns), squeeze=False)
-  for axes_of_row, label, images in zip(
-    grid, labels, zip(*columns.values(), strict=True), strict=True
-  ):
-    axes_of_row[0].set_ylabel(label, fontsize=9, rotation=0, ha='right')
-    for axes, image in zip(axes_of_row, images, strict=True):
+  for axes, label in zip(grid[:, 0], labels, strict=True):
+    axes.set_ylabel(label, fontsize=9, rotation=0, ha='right')
+  for column, (heading, images) in zip(grid.T, columns.items(), strict=True):
+    column[0].set_title(heading.capitalize().replace(' ', '\n'), fontsize=8)
+    for axes, image in zip(column, images, strict=True):
       axes.imshow(image, cmap='gray', vmin=0, vmax=255)
       axes.set(xticks=[], yticks=[])
-  for axes, heading in zip(grid[0], columns, strict=True):
-    axes.set_title(heading.capitalize().replace(' ', '\n'), fontsize=8)
   with io_lib.written_whole(path) as f:
     sheet.savefig(f, format='png')

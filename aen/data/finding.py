@@ -1,20 +1,32 @@
-"""Where a data set is: raw files, an installed package, TFDS, or nowhere."""
+"""Where a data set is: raw files, an installed package, TFDS, or nowhere.
 
+TFDS is optional: it is imported only when it is needed.
+"""
+
+from collections.abc import Iterable
 import dataclasses
+import hashlib
+import importlib.util
+import io
 import os
 import pathlib
+import socket
+import types
+from typing import Any
+import urllib.parse
+import urllib.request
 
 import numpy as np
 
 from aen.data import catalogue
+from aen.data import dataset as dataset_lib
 from aen.data import readers
-from aen.data import tfds_files
 from aen.data import transform
-from aen.data.dataset import part
-from aen.data.dataset import Parts
 from aen.io import PathLike
 
 RAW_DIR_VARIABLE = 'AEN_RAW_DIR'
+# Formats that give random access, and so can be read without TensorFlow.
+_READABLE = ('array_record', 'riegeli')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,45 +56,42 @@ class Places:
       )
     return path
 
+  @property
+  def tfds(self) -> pathlib.Path:
+    """Where TFDS keeps data, by default where TFDS itself looks."""
+    default = os.environ.get('TFDS_DATA_DIR', '~/tensorflow_datasets')
+    return pathlib.Path(self.data_dir or default).expanduser()
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Found:
-  """A whole data set, or a part of it."""
 
-  parts: Parts
-  partial: bool = False
+def tfds() -> types.ModuleType:
+  """Returns TFDS."""
+  try:
+    import tensorflow_datasets  # optional, takes a second
+  except ImportError as error:
+    raise ImportError(
+      'TFDS, which downloads data sets, is not installed (pip install'
+      f" 'aen[data]'): {error}"
+    ) from error
+  return tensorflow_datasets
 
 
 def find(
   source: catalogue.Source, config: transform.Config | None, places: Places
-) -> Found:
-  """Returns a data set from the first place that has it, arranged.
+) -> dataset_lib.Parts:
+  """Returns a data set from the first place that has it.
 
-  Raw files come first, then what TFDS has prepared, then a partial file if that
-  is accepted, then a download.
-
-  Args:
-    source: Which data set.
-    config: Where TFDS has prepared the set with these transformations, prefer
-      it to the original.
-    places: Where to look.
+  Raw files come first, then what TFDS has prepared (preferably with the
+  transformations of the config), then a partial file if that is accepted, then
+  a download.
   """
   paths = _raw_paths(source, places)
   if paths is None:
-    prepared = _find_prepared(source, config, places)
+    prepared = _read_prepared(source, config, places)
     if prepared is not None:
-      return Found(readers.check(source, prepared, whole=True))
+      return prepared
     partial = _partial_path(source, places)
     if partial and places.partial:
-      return Found(readers.read_partial(source, partial), partial=True)
-    paths = _download(source, places)
-  return Found(readers.arrange(source, readers.read(source, paths)))
-
-
-def find_published(source: catalogue.Source, places: Places) -> Parts:
-  """Returns a data set from its official files, before it is arranged."""
-  paths = _raw_paths(source, places)
-  if paths is None:
+      return readers.read_partial(source, partial)
     paths = _download(source, places)
   return readers.read(source, paths)
 
@@ -101,33 +110,60 @@ def _raw_paths(
   return None if source.files else []
 
 
-def _find_prepared(
+def _read_prepared(
   source: catalogue.Source, config: transform.Config | None, places: Places
-) -> Parts | None:
-  if not source.tfds_name:
+) -> dataset_lib.Parts | None:
+  """Returns what TFDS has prepared and can be read without TensorFlow."""
+  installed = importlib.util.find_spec('tensorflow_datasets') is not None
+  if not source.tfds_name or not installed:
     return None
   names = [source.tfds_name]
   if config is not None:
     names.insert(0, f'g_{source.tfds_name}/{config.name}')
   for name in names:
-    found = tfds_files.read_prepared(name, places.data_dir)
-    if found is None:
+    if not (places.tfds / name).is_dir():
       continue
-    parts = []
-    for split, columns in found.items():
-      record = None
-      if config is not None and 'powers' in columns:
-        record = transform.Transformations(
-          config,
-          columns['powers'].astype(np.uint8),
-          columns['angle'].astype(np.float32),
-        )
-      where = f'{name} of TFDS, {split}'
-      parts.append(
-        part(columns['image'], columns['label'], None, record, where=where)
-      )
-    return readers.arrange(source, Parts(*parts))
+    builder = tfds().builder(name, data_dir=places.tfds)
+    if builder.info.splits and builder.info.file_format.value in _READABLE:
+      arrays = [
+        _read_split(builder, split, config) for split in ('train', 'test')
+      ]
+      return readers.as_parts(source, arrays, where=f'{name} of TFDS')
   return None
+
+
+def _read_split(
+  builder: Any, split: str, config: transform.Config | None
+) -> list[Any]:
+  """Returns the arguments of `part`, in the order of the official files."""
+  from PIL import Image  # an optional dependency, as TFDS is
+
+  skip = tfds().decode.SkipDecoding()  # TFDS's own decoding takes twice as long
+  source = builder.as_data_source(split=split, decoders={'image': skip})
+  examples = source.__getitems__(range(len(source)))
+  for example in examples:
+    png = io.BytesIO(example['image'])
+    example['image'] = np.asarray(Image.open(png, formats=['PNG']))
+  if not builder.info.disable_shuffling:
+    # TFDS stores examples sorted by the MD5 of the split's name and the key,
+    # which for all sets read here is the running number.
+    def digest(key: int) -> bytes:
+      salted = f'{split}{key}'.encode()
+      return hashlib.md5(salted, usedforsecurity=False).digest()
+
+    stored = sorted(range(len(examples)), key=digest)
+    examples = [examples[place] for place in np.argsort(stored)]
+
+  def column(key: str) -> np.ndarray:
+    return np.stack([example[key] for example in examples])
+
+  record = None
+  if config is not None and 'powers' in examples[0]:
+    powers, angles = column('powers'), column('angle')
+    record = transform.Transformations(
+      config, powers.astype(np.uint8), angles.astype(np.float32)
+    )
+  return [column('image'), column('label'), None, record]
 
 
 def _partial_path(
@@ -151,8 +187,7 @@ def _download(source: catalogue.Source, places: Places) -> list[pathlib.Path]:
       raise OSError('download=False forbids downloading')
     if source.manual:
       raise OSError('it cannot be downloaded by code')
-    urls = {file.name: file.url for file in source.files}
-    return tfds_files.download(source.name, urls, places.data_dir)
+    return _download_by_tfds(source, places.tfds / 'downloads')
   except (OSError, ImportError) as error:
     folder = (places.raw or pathlib.Path('<raw_dir>')) / source.folder
     names = ', '.join(
@@ -171,3 +206,46 @@ def _download(source: catalogue.Source, places: Places) -> list[pathlib.Path]:
       f'{source.name}: expected {names} in {folder}{given}, got nothing there,'
       f' and {reason}; {advice}'
     ) from error
+
+
+def _download_by_tfds(
+  source: catalogue.Source, folder: pathlib.Path
+) -> list[pathlib.Path]:
+  """Downloads files, unless TFDS has them already; OSError if it cannot."""
+  urls = {file.name: file.url for file in source.files}
+  api = tfds().download
+  manager = api.DownloadManager(download_dir=folder, dataset_name=source.name)
+  try:
+    _fail_fast(urls.values(), folder)
+    found = manager.download(urls)
+  except api.download_manager.NonMatchingChecksumError as error:
+    raise ValueError(
+      f'{source.name}: what was downloaded is not the official file, delete'
+      f' {folder} and try again: {" ".join(str(error).split())}'
+    ) from error
+  except (api.DownloadError, OSError) as error:
+    raise OSError(f'downloading failed: {_root(error)}') from error
+  return [pathlib.Path(found[name]) for name in urls]
+
+
+def _fail_fast(urls: Iterable[str], folder: pathlib.Path) -> None:
+  """Raises OSError if files are missing and their hosts cannot be resolved.
+
+  Without a network TFDS retries for minutes before it gives up.
+  """
+  if urllib.request.getproxies():  # the proxy resolves names, not we
+    return
+  notes = [path.read_text() for path in folder.glob('*.INFO')]
+  for url in urls:
+    if not any(url in note for note in notes):
+      host = urllib.parse.urlsplit(url).hostname
+      try:
+        socket.getaddrinfo(host, None)
+      except OSError as error:
+        raise OSError(f'no network, {host} is unknown: {error}') from error
+
+
+def _root(error: BaseException) -> BaseException:
+  """Returns the innermost reason of an error, the shortest to read."""
+  reason = getattr(error, 'reason', None) or (error.args or (None,))[0]
+  return _root(reason) if isinstance(reason, BaseException) else error

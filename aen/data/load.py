@@ -71,28 +71,19 @@ def load_dataset(
   Dataset('tic_tac_toe', 584/116/258 train/validation/test images of 3 x 3, \
 3 classes)
   """
-  config, partial_set = None, False
+  sizes = splits.paper_sizes(
+    size, train=num_train, validation=num_validation, test=num_test
+  )
+  config = None
   if own.is_path(name):
-    parts, full_name, class_names = own.read(pathlib.Path(name))
+    path = pathlib.Path(name).expanduser()
+    parts, name = own.read(path), path.stem
   else:
-    full_name = str(name)
-    source, config = catalogue.find(full_name)
+    source, config = catalogue.find(str(name))
     places = finding.Places(raw_dir, data_dir, download, partial)
-    found = finding.find(source, config, places)
-    parts, class_names = found.parts, source.class_names
-    if partial_set := found.partial:
-      full_name += f'-partial-{len(parts.train)}-{len(parts.test)}'
+    parts = finding.find(source, config, places)
   return dataset_lib.divide(
-    parts,
-    full_name,
-    class_names,
-    sizes=splits.paper_sizes(
-      size, train=num_train, validation=num_validation, test=num_test
-    ),
-    seed=seed,
-    stratified=stratified,
-    config=config,
-    partial=partial_set,
+    parts, str(name), sizes, seed=seed, stratified=stratified, config=config
   )
 
 
@@ -110,7 +101,7 @@ def from_arrays(
   seed: int = 0,
   stratified: bool = True,
 ) -> dataset_lib.Dataset:
-  """Makes a data set of your own arrays.
+  """Makes a data set of your own arrays; float images are kept as float32.
 
   Args:
     images: uint8 or finite float, [N, H, W] or [N, H, W, C].
@@ -120,21 +111,15 @@ def from_arrays(
     test_labels: As `labels`.
     class_names: One per label, all different; the numbers by default.
     name: What reports call it.
-    num_train: Training images; this and what follows as in `load_dataset`.
+    num_train: As in `load_dataset`, and so are the next four.
     num_validation: Validation images.
     num_test: Test images.
     seed: Fixes which images are chosen.
     stratified: Choose images in proportion to the classes.
-
-  Returns:
-    The data set; float images are kept as float32.
   """
-  parts = own.as_parts(images, labels, test_images, test_labels, where=name)
+  test = test_images, test_labels
+  parts = own.as_parts(images, labels, *test, class_names, where=name)
+  sizes = splits.Sizes(num_train, num_validation, num_test)
   return dataset_lib.divide(
-    parts,
-    name,
-    own.as_class_names(class_names, parts, where=name),
-    sizes=splits.Sizes(num_train, num_validation, num_test),
-    seed=seed,
-    stratified=stratified,
+    parts, name, sizes, seed=seed, stratified=stratified
   )

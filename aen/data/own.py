@@ -3,17 +3,14 @@
 from collections.abc import Sequence
 import os
 import pathlib
+from typing import Any
 
 import numpy as np
 
 from aen.data import catalogue
+from aen.data import dataset as dataset_lib
 from aen.data import readers
 from aen.data import splits
-from aen.data.dataset import cut
-from aen.data.dataset import NUMBERING
-from aen.data.dataset import part
-from aen.data.dataset import Parts
-from aen.data.dataset import Split
 
 _PATH_STARTS = ('/', './', '../', '~')
 _ENDINGS = ('.png', '.jpg', '.jpeg', '.bmp', '.gif', '.tif', '.tiff', '.webp')
@@ -37,29 +34,21 @@ def is_path(name: str | os.PathLike[str]) -> bool:
   return name.startswith(_PATH_STARTS) or bool(path.suffix) or path.exists()
 
 
-def read(path: pathlib.Path) -> tuple[Parts, str, tuple[str, ...]]:
-  """Returns the parts, name and class names of a folder or .npz file."""
-  path = path.expanduser()
+def read(path: pathlib.Path) -> dataset_lib.Parts:
+  """Returns the parts of a folder or an .npz file."""
+  if path.is_dir():
+    return read_folder(path)
   if not path.exists():
     raise FileNotFoundError(
       f'{path}: expected an .npz file or a folder of class-named folders of'
       ' images, got nothing there; check the path'
     )
-  reader = read_folder if path.is_dir() else read_npz
-  parts, class_names = reader(path)
-  return parts, path.stem, class_names
+  optional = ('x_test', 'y_test', 'class_names')
+  arrays = readers.read_npz(path, 'x_train', 'y_train', optional=optional)
+  return as_parts(*arrays, where=str(path))
 
 
-def read_npz(path: pathlib.Path) -> tuple[Parts, tuple[str, ...]]:
-  """Reads x_train and y_train, and if present x_test, y_test, class_names."""
-  *arrays, names = readers.read_npz(
-    path, 'x_train', 'y_train', optional=('x_test', 'y_test', 'class_names')
-  )
-  parts = as_parts(*arrays, where=str(path))
-  return parts, as_class_names(names, parts, where=str(path))
-
-
-def read_folder(folder: pathlib.Path) -> tuple[Parts, tuple[str, ...]]:
+def read_folder(folder: pathlib.Path) -> dataset_lib.Parts:
   """Reads `<folder>/<class>/<image>` or `<folder>/<train|test>/<class>/…`.
 
   Hidden files and folders (leading dot) and `__MACOSX` are ignored, and so is
@@ -85,8 +74,10 @@ def read_folder(folder: pathlib.Path) -> tuple[Parts, tuple[str, ...]]:
       ' no folders; move the images into class-named folders'
     )
   train = _read_classes(train_dir, names)
-  test = _read_classes(folder / 'test', names) if divided else None
-  return _checked(train, test, where=str(folder)), names
+  test: tuple[Any, Any] = (None, None)
+  if divided:
+    test = _read_classes(folder / 'test', names)
+  return as_parts(*train, *test, names, where=str(folder))
 
 
 def _class_names(folder: pathlib.Path) -> tuple[str, ...]:
@@ -96,8 +87,10 @@ def _class_names(folder: pathlib.Path) -> tuple[str, ...]:
   )
 
 
-def _read_classes(folder: pathlib.Path, names: tuple[str, ...]) -> Split:
-  """Reads the images of every class, in the order of names and file names."""
+def _read_classes(
+  folder: pathlib.Path, names: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns images and labels, in the order of class and file names."""
   present = _class_names(folder)
   unknown = sorted(set(present) - set(names))
   if unknown:
@@ -138,7 +131,7 @@ def _read_classes(folder: pathlib.Path, names: tuple[str, ...]) -> Split:
         f'{path}: expected images of one size, {images[0].shape[:2]} like'
         f' {paths[0].name}, got {image.shape[:2]}; resize them first'
       )
-  return part(np.stack(images), np.array(labels), where=str(folder))
+  return np.stack(images), np.array(labels)
 
 
 def read_image(path: pathlib.Path) -> np.ndarray:
@@ -152,20 +145,14 @@ def read_image(path: pathlib.Path) -> np.ndarray:
     raise ImportError(
       "reading folders of images needs Pillow; pip install 'aen[data]'"
     ) from error
-  try:
-    with Image.open(path) as image:
-      mode, is_png = image.mode, image.format == 'PNG'
-      if mode not in ('1', 'L', 'I', 'F', *_GREY_16):
-        image = image.convert('RGB')
-      pixels = np.asarray(image)
-  except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as e:
-    reason = getattr(e, 'strerror', None) or ' '.join(str(e).split())
-    if 'cannot identify' in reason:
-      reason = 'a damaged file or another format'
-    raise ValueError(
-      f'{path}: expected an image that Pillow can read, got {reason};'
-      ' remove or convert it'
-    ) from e
+  with (
+    readers.intact(path, 'an image that Pillow reads', 'remove or convert it'),
+    Image.open(path) as image,
+  ):
+    mode, is_png = image.mode, image.format == 'PNG'
+    if mode not in ('1', 'L', 'I', 'F', *_GREY_16):
+      image = image.convert('RGB')
+    pixels = np.asarray(image)
   if mode in _GREY_16 or (mode == 'I' and is_png):  # a PNG has 16 bits at most
     return (pixels // _LEVELS_16).astype(np.uint8)
   if mode in ('I', 'F'):
@@ -182,24 +169,18 @@ def as_parts(
   labels: np.ndarray,
   test_images: np.ndarray | None,
   test_labels: np.ndarray | None,
+  class_names: Sequence[str] | None,
   *,
   where: str,
-) -> Parts:
-  """Returns train and test parts, holding some images out if need be."""
-  train, test = part(images, labels, where=where), None
+) -> dataset_lib.Parts:
+  """Returns parts that fit together, holding out test images if need be."""
+  train = dataset_lib.part(images, labels, where=where)
   if (test_images is None) != (test_labels is None):
     raise ValueError(
       f'{where}: expected test images and test labels, or neither, got only'
       ' one of the two; give both'
     )
-  if test_images is not None and test_labels is not None:
-    test = part(test_images, test_labels, where=f'{where}, test')
-  return _checked(train, test, where=where)
-
-
-def _checked(train: Split, test: Split | None, *, where: str) -> Parts:
-  """Returns train and test parts that fit together."""
-  if test is None:
+  if test_images is None or test_labels is None:
     num_test = len(train) // splits.SHARE
     if not num_test:
       raise ValueError(
@@ -207,7 +188,12 @@ def _checked(train: Split, test: Split | None, *, where: str) -> Parts:
         f' {splits.SHARE} is held out for testing, got {len(train)}; add'
         ' images, or give test images too'
       )
-    return cut(train, *splits.hold_out(train.labels, num_test))
+    train, test = (
+      dataset_lib.part(train.images[rows], train.labels[rows], where=where)
+      for rows in splits.hold_out(train.labels, num_test)
+    )
+  else:
+    test = dataset_lib.part(test_images, test_labels, where=f'{where}, test')
   if test.images.shape[1:] != train.images.shape[1:]:
     raise ValueError(
       f'{where}: expected test images of shape {train.images.shape[1:]} like'
@@ -224,25 +210,27 @@ def _checked(train: Split, test: Split | None, *, where: str) -> Parts:
       f'{where}: expected at least 3 images, got {len(train) + len(test)}; add'
       ' images'
     )
-  return Parts(train, test)
+  used = np.union1d(train.labels, test.labels)
+  return dataset_lib.Parts(
+    train, test, _checked_names(class_names, used, where)
+  )
 
 
-def as_class_names(
-  names: Sequence[str] | None, parts: Parts, *, where: str
+def _checked_names(
+  names: Sequence[str] | None, used: np.ndarray, where: str
 ) -> tuple[str, ...]:
   """Returns one name per label, the numbers themselves by default.
 
-  Without names, every label up to the highest must occur, in train or test.
+  Without names, every label up to the highest must be used.
   """
-  used = np.union1d(parts.train.labels, parts.test.labels)
   highest = int(used[-1])
   if names is None:
     if len(used) <= highest:
       some = [*map(str, used[:5]), '…'] if len(used) > 5 else map(str, used)
       raise ValueError(
         f'{where}: expected every label of 0…{highest} to occur, got only'
-        f' {", ".join(some)}; {NUMBERING}, or give class_names for all'
-        f' {highest + 1} classes'
+        f' {", ".join(some)}; {dataset_lib.NUMBERING}, or give class_names for'
+        f' all {highest + 1} classes'
       )
     return tuple(str(label) for label in used)
   if np.ndim(names) != 1:

@@ -1,11 +1,13 @@
 """From files to arrays: one reader per format, in the registry `READERS`.
 
 A reader maps a source and the paths of its files, in the order of the
-catalogue, to the parts as published. To add a format:
+catalogue, to images and labels of train and of test, as published. To add a
+format:
 
-1. write such a function: `intact` turns whatever a damaged file raises into one
-   clear line, and `part` checks types; `read` checks checksums, shapes, counts
-   and labels for all formats;
+1. write such a function, which gives images as uint8, 0 for black. `read_table`
+   (text, also .gz), `read_gzip` and `read_npz` report damaged files in one
+   clear line, `intact` does so for any other code; `read` checks checksums,
+   types, shapes, counts and labels for all formats;
 2. add it to `READERS`, and name it as `format` in catalogue.toml;
 3. add a writer of tiny files in that format to `tests/data/tiny.py`: the tests
    of reading then cover every entry of the catalogue that names it.
@@ -22,92 +24,86 @@ import gzip
 import hashlib
 import math
 import pathlib
-import pickle
-import struct
 import tarfile
-import types
 from typing import Any
 import zipfile
-import zlib
 
 import numpy as np
 
 from aen.data import catalogue
+from aen.data import dataset as dataset_lib
 from aen.data import draws
 from aen.data import embedded
 from aen.data import splits
 from aen.data import transform
-from aen.data.dataset import cut
-from aen.data.dataset import part
-from aen.data.dataset import Parts
-from aen.data.dataset import Split
 from aen.io import PathLike
 
 Paths = Sequence[pathlib.Path]
-Reader = Callable[[catalogue.Source, Paths], Parts]
+# The first arguments of `part`, at least images and labels, for train and test.
+Arrays = Iterable[Sequence[Any]]
+Reader = Callable[[catalogue.Source, Paths], Arrays]
 
 
-def read(source: catalogue.Source, paths: Paths) -> Parts:
-  """Reads official files, verified, into the parts as published.
-
-  Raises:
-    ValueError: A file is not the official one, or is damaged.
-  """
+def read(source: catalogue.Source, paths: Paths) -> dataset_lib.Parts:
+  """Reads official files; ValueError if they are others, or damaged."""
   for file, path in zip(source.files, paths, strict=True):
     verify(path, file)
-  parts = READERS[source.format](source, paths)
-  check(source, arrange(source, parts), whole=True)
-  return parts
+  arrays = READERS[source.format](source, paths)
+  return as_parts(source, arrays, where=source.name)
 
 
-def read_partial(source: catalogue.Source, path: pathlib.Path) -> Parts:
-  """Reads a part of a data set, arranged."""
-  return check(source, READERS[source.partial_format](source, [path]))
+def read_partial(
+  source: catalogue.Source, path: pathlib.Path
+) -> dataset_lib.Parts:
+  """Reads a file that holds a part of a data set."""
+  arrays = READERS[source.partial_format](source, [path])
+  return as_parts(source, arrays, where=str(path), partial=True)
 
 
-def arrange(source: catalogue.Source, parts: Parts) -> Parts:
-  """Maps parts as published to parts as given out: upright, labels from 0."""
+def as_parts(
+  source: catalogue.Source, arrays: Arrays, *, where: str, partial: bool = False
+) -> dataset_lib.Parts:
+  """Checks arrays and arranges them: images upright, labels from 0.
 
-  def arranged(side: Split) -> Split:
-    images = side.images
-    if source.transposed:
+  A part of a set is arranged already. Error messages call its origin `where`.
+  """
+  sides = []
+  for split, one in zip(('train', 'test'), arrays, strict=True):
+    side = dataset_lib.part(*one, where=f'{where}, {split}')
+    images, labels = side.images, side.labels
+    if not partial:
+      labels = labels - np.int32(source.first_label)
+    if source.transposed and not partial:
       images = np.ascontiguousarray(images.swapaxes(1, 2))
-    labels = side.labels - np.int32(source.first_label)
-    return dataclasses.replace(side, images=images, labels=labels)
-
-  train, test = (arranged(side) for side in parts)
-  return Parts(test, train) if source.swapped else Parts(train, test)
-
-
-def check(source: catalogue.Source, parts: Parts, whole: bool = False) -> Parts:
-  """Returns arranged parts; ValueError if they are not the source's."""
-  shapes = {side.images.shape[1:] for side in parts}
-  if shapes != {source.shape}:
+    advice = f'these are not the official files of {source.name}'
+    if images.shape[1:] != source.shape:
+      raise ValueError(
+        f'{source.name}: expected images of shape {source.shape}, got'
+        f' {images.shape[1:]}; {advice}'
+      )
+    if labels.max() >= len(source.class_names):
+      raise ValueError(
+        f'{source.name}: expected labels 0…{len(source.class_names) - 1}, got'
+        f' {labels.max()}; {advice}'
+      )
+    sides.append(dataclasses.replace(side, images=images, labels=labels))
+  train, test = reversed(sides) if source.swapped else sides
+  if not partial and (len(train), len(test)) != source.counts:
     raise ValueError(
-      f'{source.name}: expected images of shape {source.shape}, got'
-      f' {" and ".join(str(s) for s in sorted(shapes))}; these are not the'
-      f' official files of {source.name}'
+      f'{source.name}: expected {source.counts[0]} training and'
+      f' {source.counts[1]} test images, got {len(train)} and {len(test)};'
+      ' remove this incomplete copy and fetch or prepare it again'
     )
-  counts = tuple(len(side) for side in parts)
-  expected = source.counts
-  if whole and counts != expected:
-    raise ValueError(
-      f'{source.name}: expected {expected[0]} training and {expected[1]} test'
-      f' images, got {counts[0]} and {counts[1]}; remove this incomplete copy'
-      ' and fetch or prepare it again'
-    )
-  highest = max(int(side.labels.max()) for side in parts)
-  if highest >= len(source.class_names):
-    raise ValueError(
-      f'{source.name}: expected labels 0…{len(source.class_names) - 1}, got'
-      f' {highest}; these are not the official files of {source.name}'
-    )
-  return parts
+  return dataset_lib.Parts(train, test, source.class_names, partial)
 
 
 def verify(path: pathlib.Path, file: catalogue.File) -> None:
   """Raises ValueError if a file is not the official one."""
-  if not file.sha256 or (digest := sha256(path)) == file.sha256:
+  if not file.sha256:
+    return
+  with path.open('rb') as f:
+    digest = hashlib.file_digest(f, 'sha256').hexdigest()
+  if digest == file.sha256:
     return
   if file.name.endswith('.gz'):
     content = hashlib.sha256(read_gzip(path)).hexdigest()
@@ -121,42 +117,25 @@ def verify(path: pathlib.Path, file: catalogue.File) -> None:
   )
 
 
-def sha256(path: PathLike) -> str:
-  """Returns the sha256 of a file, in hexadecimal."""
-  with open(path, 'rb') as f:
-    return hashlib.file_digest(f, 'sha256').hexdigest()
-
-
-# What the readers of NumPy, SciPy and the standard library raise for damaged
-# files and for other formats.
-DAMAGE = (
-  zipfile.BadZipFile,
-  tarfile.TarError,
-  zlib.error,
-  pickle.UnpicklingError,
-  struct.error,
-  AttributeError,
-  EOFError,
-  KeyError,
-  OSError,
-  RuntimeError,
-  TypeError,
-  ValueError,
-)
-
-
 @contextlib.contextmanager
-def intact(path: PathLike, expected: str) -> Iterator[None]:
+def intact(
+  path: PathLike, expected: str, advice: str = 'fetch it again'
+) -> Iterator[None]:
   """Turns whatever a damaged file raises into one clear line."""
   try:
     yield
-  except DAMAGE as error:
+  except Exception as error:  # there is no end to what libraries raise
     if getattr(error, 'filename', None):  # it cannot be opened at all
       raise
     reason = ' '.join(str(error).split())
+    got = 'a truncated or damaged file, or another format'
+    if 'Object arrays' in reason:
+      got = 'Python objects'
+    elif 'pickle' not in reason and str(path) not in reason:
+      # NumPy takes what it does not know for a pickle.
+      got = f'{got} ({reason})'
     raise ValueError(
-      f'{path}: expected {expected}, got a truncated or damaged file, or'
-      f' another format ({reason}); fetch it again'
+      f'{path}: expected {expected}, got {got}; {advice}'
     ) from error
 
 
@@ -169,33 +148,26 @@ def read_gzip(path: PathLike) -> bytes:
 def parse_idx(content: bytes, where: PathLike) -> np.ndarray:
   """Parses an idx file of unsigned bytes, the format of MNIST.
 
-  Args:
-    content: The uncompressed file: 0, 0, 8, the number of axes, the sides as
-      big-endian uint32, then the values.
-    where: What error messages call it.
-
-  Returns:
-    uint8, of the shape the file declares.
+  Its content is 0, 0, 8, the number of axes, the sides as big-endian uint32,
+  then the values.
   """
-  if len(content) < 4 or content[:3] != b'\x00\x00\x08':
-    raise ValueError(
-      f'{where}: expected an idx file of unsigned bytes (it starts with 00 00'
-      f' 08), got one that starts with {content[:4].hex(" ")}; fetch it again'
-    )
-  start = 4 + 4 * content[3]
-  header, values = content[4:start], content[start:]
-  sides = np.frombuffer(header[: len(header) // 4 * 4], '>u4')
-  shape = tuple(int(side) for side in sides)
-  if len(shape) != content[3] or len(values) != math.prod(shape):
-    raise ValueError(
-      f'{where}: the header declares {content[3]} axes of sides {shape}, but'
-      f' {len(values)} values follow; the file is damaged, fetch it again'
-    )
-  return np.frombuffer(values, np.uint8).reshape(shape)
+  with intact(where, 'an idx file of unsigned bytes'):
+    if len(content) < 4 or content[:3] != b'\x00\x00\x08':
+      raise ValueError(f'it starts with {content[:4].hex(" ")}, not 00 00 08')
+    start = 4 + 4 * content[3]
+    header, values = content[4:start], content[start:]
+    sides = np.frombuffer(header[: len(header) // 4 * 4], '>u4')
+    shape = tuple(int(side) for side in sides)
+    if len(shape) != content[3] or len(values) != math.prod(shape):
+      raise ValueError(
+        f'the header declares {content[3]} axes of sides {shape}, but'
+        f' {len(values)} values follow'
+      )
+    return np.frombuffer(values, np.uint8).reshape(shape)
 
 
 def read_table(path: pathlib.Path, columns: int, **options: Any) -> np.ndarray:
-  """Returns a text file of numbers as float32 [rows, columns]."""
+  """Returns a text file of numbers, or its .gz, as float32 [rows, columns]."""
   with intact(path, f'{columns} numbers in every line'):
     table = np.loadtxt(path, np.float32, ndmin=2, **options)
     if table.shape[1] != columns:
@@ -203,70 +175,60 @@ def read_table(path: pathlib.Path, columns: int, **options: Any) -> np.ndarray:
   return table
 
 
+def as_pixels(values: np.ndarray, path: pathlib.Path) -> np.ndarray:
+  """Rounds numbers from 0 to 255 to uint8; ValueError if there are others."""
+  with intact(path, 'pixels from 0 to 255'):
+    if not ((values > -0.5) & (values < 255.5)).all():  # False for NaN as well
+      raise ValueError(f'values from {values.min()} to {values.max()}')
+  return np.rint(values).astype(np.uint8)
+
+
 def read_npz(
   path: PathLike, *keys: str, optional: tuple[str, ...] = ()
 ) -> list[Any]:
   """Returns the named arrays of an .npz file, None for optional ones."""
-  try:
-    with np.load(path, allow_pickle=False) as f:
-      names = f.files
-      wanted = [key for key in (*keys, *optional) if key in names]
-      arrays = {key: f[key] for key in wanted}
-  except DAMAGE as error:
-    if getattr(error, 'filename', None):  # it cannot be opened at all
-      raise
-    if 'Object arrays' in str(error):
-      raise ValueError(
-        f'{path}: expected arrays of numbers or strings, got Python objects;'
-        ' give every array one plain dtype (np.stack images of one size) and'
-        ' save it again'
-      ) from error
-    raise ValueError(
-      f'{path}: expected an .npz file, got a truncated or damaged one, or'
-      ' another format; fetch it again or make it with np.savez'
-    ) from error
-  if any(key not in names for key in keys):
+  advice = (
+    'fetch it again, or save arrays of one plain dtype with np.savez (np.stack'
+    ' images of one size)'
+  )
+  with (
+    intact(path, 'an .npz file of numbers and strings', advice),
+    np.load(path, allow_pickle=False) as f,
+  ):
+    names = f.files
+    arrays = [f[key] if key in names else None for key in (*keys, *optional)]
+  if not {*keys} <= {*names}:
     raise ValueError(
       f'{path}: expected the arrays {", ".join(keys)}, got'
       f' {", ".join(names) or "none"}; save it with np.savez('
       f'path, {", ".join(f"{key}=…" for key in keys)})'
     )
-  return [arrays.get(key) for key in (*keys, *optional)]
+  return arrays
 
 
-def _digits(source: catalogue.Source, _: Paths) -> Parts:
-  """Returns the embedded digits.
+def _cut(train: Any, test: Any, *arrays: np.ndarray) -> Arrays:
+  """Divides arrays into rows of train and rows of test."""
+  return [[array[rows] for array in arrays] for rows in (train, test)]
 
-  The test part is the end of the file: mostly writers that training never saw.
-  """
-  everything = part(*embedded.digits(), where=source.name)
+
+def _digits(source: catalogue.Source, _: Paths) -> Arrays:
+  """Tests on the end of the file: mostly writers that training never saw."""
   start = source.counts[0]
-  return cut(everything, slice(start), slice(start, None))
+  return _cut(slice(start), slice(start, None), *embedded.digits())
 
 
-def _tic_tac_toe(source: catalogue.Source, _: Paths) -> Parts:
-  """Returns the embedded boards, divided at random."""
-  everything = part(*embedded.tic_tac_toe(), where=source.name)
-  rows = splits.hold_out(everything.labels, source.counts[1])
-  return cut(everything, *rows)
+def _tic_tac_toe(source: catalogue.Source, _: Paths) -> Arrays:
+  images, labels = embedded.tic_tac_toe()
+  return _cut(*splits.hold_out(labels, source.counts[1]), images, labels)
 
 
-def _idx(_: catalogue.Source, paths: Paths) -> Parts:
+def _idx(_: catalogue.Source, paths: Paths) -> Arrays:
   """Reads the four files of MNIST and of the sets that copy its form."""
-  arrays = (parse_idx(read_gzip(path), path) for path in paths)
-  return _parts(arrays, paths[0].parent)
+  arrays = [parse_idx(read_gzip(path), path) for path in paths]
+  return arrays[:2], arrays[2:]
 
 
-def _parts(arrays: Iterable[np.ndarray], where: pathlib.Path) -> Parts:
-  """Makes parts of train images, train labels, test images, test labels."""
-  x_train, y_train, x_test, y_test = arrays
-  return Parts(
-    part(x_train, y_train, where=f'{where}, train'),
-    part(x_test, y_test, where=f'{where}, test'),
-  )
-
-
-def _emnist(source: catalogue.Source, paths: Paths) -> Parts:
+def _emnist(source: catalogue.Source, paths: Paths) -> Arrays:
   """Reads one config of EMNIST from its archive of idx files."""
   (archive,) = paths
   config = source.name.partition('/')[2]
@@ -280,63 +242,58 @@ def _emnist(source: catalogue.Source, paths: Paths) -> Parts:
       content = gzip.decompress(f.read(name))
     return parse_idx(content, f'{archive}/{name}')
 
-  kinds = ('images-idx3', 'labels-idx1')
-  arrays = (
-    read_idx(f'{split}-{kind}') for split in ('train', 'test') for kind in kinds
-  )
-  return _parts(arrays, archive)
+  return [
+    (read_idx(f'{split}-images-idx3'), read_idx(f'{split}-labels-idx1'))
+    for split in ('train', 'test')
+  ]
 
 
-def _cifar10(_: catalogue.Source, paths: Paths) -> Parts:
+def _cifar10(_: catalogue.Source, paths: Paths) -> Arrays:
   """Reads CIFAR-10's binary archive: rows of label, red, green, blue."""
   (archive,) = paths
   names = [*(f'data_batch_{i}' for i in range(1, 6)), 'test_batch']
   batches = []  # of uint8 [N, 1 + 3 * 32 * 32]
-  for name in names:
-    with intact(archive, f'rows of 3073 bytes in {name}.bin of a tar file'):
-      with tarfile.open(archive) as f:
-        member = f.extractfile(f'cifar-10-batches-bin/{name}.bin')
-        content = member.read() if member else b''
+  with (
+    intact(archive, 'six .bin files with rows of 3073 bytes in a tar file'),
+    tarfile.open(archive) as f,
+  ):
+    for name in names:
+      member = f.extractfile(f'cifar-10-batches-bin/{name}.bin')
+      content = member.read() if member else b''
       batches.append(np.frombuffer(content, np.uint8).reshape(-1, 3073))
-
-  def as_part(rows: np.ndarray) -> Split:
+  for rows in (np.concatenate(batches[:5]), batches[5]):
     images = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    return part(np.ascontiguousarray(images), rows[:, 0], where=archive)
-
-  return Parts(as_part(np.concatenate(batches[:5])), as_part(batches[5]))
+    yield np.ascontiguousarray(images), rows[:, 0]
 
 
-def _one_file_each(read_part: Callable[[pathlib.Path], Split]) -> Reader:
-  """Returns the reader of a set with one file for train and one for test."""
-  return lambda _, paths: Parts(*(read_part(path) for path in paths))
-
-
-def _svhn(path: pathlib.Path) -> Split:
+def _svhn(_: catalogue.Source, paths: Paths) -> Arrays:
   """Reads SVHN's cropped digits; the digit 0, filed as 10, gets label 0."""
   from scipy import io as scipy_io  # slow to import
 
-  with intact(path, 'a MATLAB file with X and y'):
-    content = scipy_io.loadmat(path)
-    images, labels = content['X'], content['y']
-  images = np.ascontiguousarray(np.moveaxis(images, -1, 0))
-  return part(images, labels.ravel() % 10, where=path)
+  for path in paths:
+    with intact(path, 'a MATLAB file with X and y'):
+      content = scipy_io.loadmat(path)
+      images, labels = content['X'], content['y']
+    yield np.ascontiguousarray(np.moveaxis(images, -1, 0)), labels.ravel() % 10
 
 
-def _amat(path: pathlib.Path) -> Split:
+def _amat(_: catalogue.Source, paths: Paths) -> Arrays:
   """Reads the official RotMNIST: lines of 784 values in 0…1 and a label."""
-  table = read_table(path, 785)
-  images = np.rint(table[:, :-1] * 255).astype(np.uint8).reshape(-1, 28, 28)
-  return part(images, table[:, -1].astype(np.int32), where=path)
+  for path in paths:
+    table = read_table(path, 785)
+    images = as_pixels(table[:, :-1] * 255, path)
+    yield images.reshape(-1, 28, 28), table[:, -1].astype(np.int32)
 
 
-def _sign_csv(path: pathlib.Path) -> Split:
+def _sign_csv(_: catalogue.Source, paths: Paths) -> Arrays:
   """Reads Sign Language MNIST's CSV files: a label and 784 values a line."""
-  table = read_table(path, 785, delimiter=',', skiprows=1)
-  images = table[:, 1:].astype(np.uint8).reshape(-1, 28, 28)
-  return part(images, _without_j(table[:, 0], path), where=path)
+  for path in paths:
+    table = read_table(path, 785, delimiter=',', skiprows=1)
+    images = as_pixels(table[:, 1:], path).reshape(-1, 28, 28)
+    yield images, _without_j(table[:, 0], path)
 
 
-def _rotated_mnist(source: catalogue.Source, paths: Paths) -> Parts:
+def _rotated_mnist(source: catalogue.Source, paths: Paths) -> Arrays:
   """Makes a set by RotMNIST's recipe from MNIST's files.
 
   All 70000 images are shuffled; 12000 become the training part, another 50000
@@ -346,29 +303,21 @@ def _rotated_mnist(source: catalogue.Source, paths: Paths) -> Parts:
   return rotate_parts(_idx(source, paths), (12000, 50000))
 
 
-def rotate_parts(parts: Parts, counts: tuple[int, int]) -> Parts:
+def rotate_parts(arrays: Arrays, counts: tuple[int, int]) -> Arrays:
   """Makes rotated train and test parts of `counts` different images."""
-  images = np.concatenate([side.images for side in parts])
-  labels = np.concatenate([side.labels for side in parts])
+  images, labels = (np.concatenate(both) for both in zip(*arrays, strict=True))
   order = draws.order(0, draws.CHOOSE_MNIST, labels, stratified=False)
-
-  def rotated(split: str, rows: np.ndarray) -> Split:
+  train, test = order[: counts[0]], order[counts[0] : sum(counts)]
+  for split, rows in (('train', train), ('test', test)):
     angles = draws.unit(0, draws.ROTATE[split], len(rows)) * 360 - 180
-    pixels = transform.rotate(images[rows], angles, smooth=True)
-    return part(pixels, labels[rows], where='rotated MNIST')
-
-  return Parts(
-    rotated('train', order[: counts[0]]),
-    rotated('test', order[counts[0] : sum(counts)]),
-  )
+    yield transform.rotate(images[rows], angles, smooth=True), labels[rows]
 
 
-def _sign_npz(_: catalogue.Source, paths: Paths) -> Parts:
+def _sign_npz(_: catalogue.Source, paths: Paths) -> Arrays:
   """Reads the part of Sign Language MNIST kept as x, y, group, is_test."""
   (path,) = paths
   images, labels, groups, is_test = read_npz(path, 'x', 'y', 'group', 'is_test')
-  everything = part(images, _without_j(labels, path), groups, where=path)
-  return cut(everything, ~is_test, is_test)
+  return _cut(~is_test, is_test, images, _without_j(labels, path), groups)
 
 
 def _without_j(labels: np.ndarray, where: pathlib.Path) -> np.ndarray:
@@ -382,25 +331,22 @@ def _without_j(labels: np.ndarray, where: pathlib.Path) -> np.ndarray:
   return labels - (labels > 9)
 
 
-def _npz(_: catalogue.Source, paths: Paths) -> Parts:
+def _npz(_: catalogue.Source, paths: Paths) -> Arrays:
   """Reads x_train, y_train, x_test and y_test of an .npz file."""
-  (path,) = paths
-  arrays = read_npz(path, 'x_train', 'y_train', 'x_test', 'y_test')
-  return _parts(arrays, path)
+  arrays = read_npz(paths[0], 'x_train', 'y_train', 'x_test', 'y_test')
+  return arrays[:2], arrays[2:]
 
 
-READERS: Mapping[str, Reader] = types.MappingProxyType(
-  {
-    'digits': _digits,
-    'tic_tac_toe': _tic_tac_toe,
-    'idx': _idx,
-    'emnist': _emnist,
-    'cifar10': _cifar10,
-    'svhn': _one_file_each(_svhn),
-    'amat': _one_file_each(_amat),
-    'rotated_mnist': _rotated_mnist,
-    'sign_csv': _one_file_each(_sign_csv),
-    'sign_npz': _sign_npz,
-    'npz': _npz,
-  }
-)
+READERS: Mapping[str, Reader] = {
+  'digits': _digits,
+  'tic_tac_toe': _tic_tac_toe,
+  'idx': _idx,
+  'emnist': _emnist,
+  'cifar10': _cifar10,
+  'svhn': _svhn,
+  'amat': _amat,
+  'rotated_mnist': _rotated_mnist,
+  'sign_csv': _sign_csv,
+  'sign_npz': _sign_npz,
+  'npz': _npz,
+}

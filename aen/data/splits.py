@@ -10,7 +10,6 @@ Legend: N images of a part.
 from collections.abc import Mapping
 import dataclasses
 import numbers
-import types
 from typing import Any
 
 import numpy as np
@@ -32,18 +31,17 @@ class Sizes:
   test: int | None = None
   paper: str = dataclasses.field(default='', compare=False)  # for messages
 
-  def check(self, option: str, size: int, total: int) -> None:
-    """Raises ValueError if a part of `total` images is too small for a size."""
-    if not isinstance(size, numbers.Integral):
+  def checked(self, split: str, default: int, total: int) -> int:
+    """Returns a size, which a part of `total` images must allow."""
+    size: int | None = getattr(self, split)
+    if size is None:
+      return default
+    if not isinstance(size, numbers.Integral) or not 0 <= size <= total:
       raise ValueError(
-        f'{option}={size!r}: expected a whole number of images, got'
-        f' {type(size).__name__}; ask for 0…{total}'
+        f'num_{split}={size!r} is impossible: expected a whole number of images'
+        f' out of a part of {total} images; ask for 0…{total}{self.hint}'
       )
-    if not 0 <= size <= total:
-      raise ValueError(
-        f'{option}={size} is impossible: that part has {total} images; ask for'
-        f' 0…{total}{self.hint}'
-      )
+    return int(size)
 
   @property
   def hint(self) -> str:
@@ -59,22 +57,15 @@ class Sizes:
 # The paper's experiments: children of the MLP search, networks trained again,
 # and children of the G-CNN search. Scores that steer a search come from
 # validation images here, never from the test set.
-PAPER_SIZES: Mapping[str, Sizes] = types.MappingProxyType(
-  {
-    'search': Sizes(train=4000, validation=1000, paper='search'),
-    'retrain': Sizes(train=10000, test=1000, paper='retrain'),
-    'gcnn': Sizes(train=6000, validation=1000, paper='gcnn'),
-  }
-)
+PAPER_SIZES: Mapping[str, Sizes] = {
+  'search': Sizes(train=4000, validation=1000, paper='search'),
+  'retrain': Sizes(train=10000, test=1000, paper='retrain'),
+  'gcnn': Sizes(train=6000, validation=1000, paper='gcnn'),
+}
 
 
 def paper_sizes(name: str | None, **given: int | None) -> Sizes:
-  """Returns the sizes of one of the paper's experiments, if one is named.
-
-  Args:
-    name: A key of `PAPER_SIZES`, or None.
-    **given: Fields of `Sizes` that override them, unless they are None.
-  """
+  """Returns sizes of the paper, if one is named; numbers given override it."""
   if name and name not in PAPER_SIZES:
     raise errors.unknown('size', name, PAPER_SIZES)
   overrides: Any = {key: n for key, n in given.items() if n is not None}
@@ -89,36 +80,25 @@ def choose_train(
   seed: int,
   stratified: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Divides a training part.
+  """Returns rows for training and for validation, disjoint and ascending.
 
-  Args:
-    labels: int [N].
-    groups: Images of one group are never divided between splits. int [N], or
-      None.
-    sizes: Number of images to use.
-    seed: Fixes the choice.
-    stratified: Keep the proportions of the classes.
-
-  Returns:
-    Rows for training and rows for validation, disjoint, each in ascending
-    order.
+  Images of one group (int [N]; by default, each is its own) are never divided
+  between the two. If stratified, the classes keep their proportions.
   """
   total = len(labels)
-  if sizes.train is not None:
-    sizes.check('num_train', sizes.train, total)
-  num_validation = sizes.validation
-  if num_validation is None:
-    left = total if sizes.train is None else total - sizes.train
-    num_validation = min(total // SHARE, left)
-  sizes.check('num_validation', num_validation, total)
-  order = draws.order(seed, draws.CHOOSE_TRAIN, labels, stratified)
-  cut = total - num_validation
+  left = total - sizes.checked('train', 0, total)
+  default = min(total // SHARE, left)
+  num_validation = sizes.checked('validation', default, total)
   if groups is None:
-    free, held = order[:cut], order[cut:]
-  else:
-    held = _group_order(labels, groups, seed, stratified)[cut:]
-    # The rest of a group that was cut in two is used on neither side.
-    free = order[~np.isin(groups, groups[held])[order]]
+    groups = np.arange(total)
+  # Validation takes whole groups, in random order, up to its size.
+  _, first, group = np.unique(groups, return_index=True, return_inverse=True)
+  order = draws.order(seed, draws.CHOOSE_TRAIN, labels[first], stratified)
+  by_group = np.argsort(np.argsort(order)[group], kind='stable')
+  held = by_group[total - num_validation :]
+  # The rest of a group that was cut in two is used on neither side.
+  order = draws.order(seed, draws.CHOOSE_TRAIN, labels, stratified)
+  free = order[~np.isin(groups, groups[held])[order]]
   num_train = len(free) if sizes.train is None else sizes.train
   if num_train > len(free):
     raise ValueError(
@@ -129,24 +109,13 @@ def choose_train(
   return np.sort(free[:num_train]), np.sort(held)
 
 
-def _group_order(
-  labels: np.ndarray, groups: np.ndarray, seed: int, stratified: bool
-) -> np.ndarray:
-  """Returns all rows, group by group in random order."""
-  _, first, group = np.unique(groups, return_index=True, return_inverse=True)
-  order = draws.order(seed, draws.CHOOSE_TRAIN, labels[first], stratified)
-  return np.argsort(np.argsort(order)[group], kind='stable')
-
-
 def choose_test(
   labels: np.ndarray, sizes: Sizes, *, seed: int, stratified: bool
 ) -> np.ndarray:
   """Returns the rows of a test part to use, in ascending order."""
-  if sizes.test is None:
-    return np.arange(len(labels))
-  sizes.check('num_test', sizes.test, len(labels))
+  num_test = sizes.checked('test', len(labels), len(labels))
   order = draws.order(seed, draws.CHOOSE_TEST, labels, stratified)
-  return np.sort(order[: sizes.test])
+  return np.sort(order[:num_test])
 
 
 def hold_out(labels: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

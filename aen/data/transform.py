@@ -21,7 +21,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
-import types
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from aen.data import draws
 from aen.data import errors
 from aen.groups import symmetries as symmetries_lib
 
-_NAMES = tuple(symmetries_lib.SYMMETRIES)
+_NAMES = symmetries_lib.PAPER_SYMMETRIES
 NUM_BITS = len(_NAMES)
 ROTATION = 0  # the bit that rotates by an angle in the published flavour
 
@@ -65,56 +64,25 @@ class Config:
     """Whether images are rotated by any angle, which loses pixels."""
     return self.as_published and self.bits[ROTATION]
 
-  @property
-  def description(self) -> str:
-    """What the config does to images, in a sentence or two."""
-    if not self.symmetries:
-      return 'The original images, unchanged.'
-    names = ', '.join(name.replace('_', ' ') for name in self.symmetries)
-    if not self.as_published:
-      return (
-        'Each of these symmetries in turn, applied a uniformly random number of'
-        f' times: {names}. All of them permute pixels, so that the recorded'
-        ' powers invert them.'
-      )
-    sentences = [f'Applied in turn, each with probability 1/2: {names}.']
-    if self.rotates_by_angle:
-      sentences.append(
-        'Except that the rotation is always by a uniformly random angle in ±180'
-        ' degrees, with nearest-neighbour interpolation and zero fill.'
-      )
-    if any('translation' in name for name in self.symmetries):
-      sentences.append('Translations are by one pixel and wrap round.')
-    return ' '.join(sentences)
 
-
-CONFIGS: Mapping[str, Config] = types.MappingProxyType(
-  {
-    name + ending: Config(
-      name + ending,
-      tuple(bit in bits for bit in range(1, NUM_BITS + 1)),
-      as_published=not ending,
-    )
-    for ending in ('', '_group')
-    for name, bits in _ARRAYS.items()
-  }
-)
+CONFIGS: Mapping[str, Config] = {
+  name + ending: Config(
+    name + ending,
+    tuple(bit in bits for bit in range(1, NUM_BITS + 1)),
+    as_published=not ending,
+  )
+  for ending in ('', '_group')
+  for name, bits in _ARRAYS.items()
+}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Transformations:
-  """The record of what was done to each of N images.
+  """The record of what was done to each of N images."""
 
-  Attributes:
-    config: The config the draws were made for.
-    powers: How often each symmetry was applied. uint8 [N, 12].
-    angles: Degrees of the rotation that comes first, counter-clockwise.
-      float32 [N].
-  """
-
-  config: Config
-  powers: np.ndarray
-  angles: np.ndarray
+  config: Config  # the draws were made for it
+  powers: np.ndarray  # uint8 [N, 12]: how often each symmetry was applied
+  angles: np.ndarray  # float32 [N]: degrees counter-clockwise, before that
 
   def __len__(self) -> int:
     return len(self.powers)
@@ -148,12 +116,9 @@ def draw(
   Args:
     config: Which symmetries act.
     side: H, on which the orders of the translations depend.
-    indices: The images' positions in their split. int [N].
-    split: `'train'` or `'test'`.
+    indices: The images' positions in their part. int [N].
+    split: The part, `'train'` or `'test'`.
     seed: Data sets of this package use 0.
-
-  Returns:
-    N draws; row n depends on (seed, split, indices[n]) only.
   """
   if split not in draws.TRANSFORM:
     raise errors.unknown('split', split, draws.TRANSFORM)
@@ -183,17 +148,10 @@ def transform(images: np.ndarray, record: Transformations) -> np.ndarray:
 def invert(
   images: np.ndarray, record: Transformations, *, keep_rotation: bool = False
 ) -> np.ndarray:
-  """Undoes recorded transformations.
+  """Undoes recorded transformations: uint8 [N, H, H] -> uint8 [N, H, H].
 
-  Args:
-    images: Transformed images. uint8 [N, H, H].
-    record: What was done to them.
-    keep_rotation: A rotation by an angle loses pixels and cannot be undone.
-      Pass True to undo all that came after it and keep the rotated images.
-
-  Returns:
-    The original images, uint8 [N, H, H], or with `keep_rotation` the originals
-    rotated by `record.angles`.
+  A rotation by an angle loses pixels and cannot be undone: `keep_rotation`
+  undoes all that came after it and keeps the rotated images.
   """
   _check(images, record)
   if record.config.rotates_by_angle and not keep_rotation:
@@ -243,14 +201,6 @@ def _permute(
   return flat.reshape(images.shape)
 
 
-def _powers(config: Config, side: int) -> list[np.ndarray]:
-  """Returns for every bit the permutations to draw from, int32 [order, P]."""
-  return [
-    _permutations(bit, side, config.as_published, acts)
-    for bit, acts in enumerate(config.bits)
-  ]
-
-
 # The networks' translations are by four pixels, the published images' by one.
 _ONE_PIXEL = {
   'horizontal_translation': lambda array: np.roll(array, 1, axis=1),
@@ -258,24 +208,27 @@ _ONE_PIXEL = {
 }
 
 
-@functools.lru_cache(maxsize=256)
-def _permutations(
-  bit: int, side: int, as_published: bool, acts: bool
-) -> np.ndarray:
-  """Returns int32 [order, P]: all powers, or as published none and one."""
+@functools.lru_cache(maxsize=64)
+def _powers(config: Config, side: int) -> list[np.ndarray]:
+  """Returns for every bit the permutations to draw from, int32 [order, P].
+
+  They are all powers of a symmetry, or as published none and one.
+  """
   identity = np.arange(side * side, dtype=np.int32)
-  if not acts or (as_published and bit == ROTATION):
-    return identity[None]
-  symmetry = symmetries_lib.SYMMETRIES[_NAMES[bit]]
-  if as_published:
-    symmetry = _ONE_PIXEL.get(_NAMES[bit], symmetry)
-  generator = symmetry(identity.reshape(side, side)).ravel()
-  if as_published:
-    return np.stack([identity, generator])
-  powers = [identity]
-  while not np.array_equal(power := powers[-1][generator], identity):
-    powers.append(power)
-  return np.stack(powers)
+  powers = [[identity] for _ in range(NUM_BITS)]
+  for bit, name in enumerate(_NAMES):
+    if not config.bits[bit] or (config.rotates_by_angle and bit == ROTATION):
+      continue
+    symmetry = symmetries_lib.SYMMETRIES[name]
+    if config.as_published:
+      symmetry = _ONE_PIXEL.get(name, symmetry)
+    generator = symmetry(identity.reshape(side, side)).ravel()
+    if config.as_published:
+      powers[bit].append(generator)
+      continue
+    while not np.array_equal(power := powers[bit][-1][generator], identity):
+      powers[bit].append(power)
+  return [np.stack(permutations) for permutations in powers]
 
 
 _CHUNK = 256  # images rotated at once, so that coordinates stay in the cache
@@ -286,35 +239,26 @@ def rotate(
 ) -> np.ndarray:
   """Rotates images about their centres, counter-clockwise, with zero fill.
 
-  Args:
-    images: uint8 [N, H, H].
-    angles: Degrees. float [N].
-    smooth: Interpolate bilinearly instead of taking the nearest pixel.
-
-  Returns:
-    uint8 [N, H, H].
+  Images are uint8 [N, H, H], angles degrees [N]. Takes the nearest pixel, or if
+  `smooth`, interpolates bilinearly.
   """
+  side = images.shape[1]
+  centre = (side - 1) / 2
+  down, right = np.indices((side, side)).reshape(2, 1, -1) - centre
   rotated = np.empty_like(images)
   for start in range(0, len(images), _CHUNK):
     chunk = slice(start, start + _CHUNK)
-    rows, columns = _preimages(images.shape[1], angles[chunk])
+    radians = np.deg2rad(angles[chunk].astype(np.float64))[:, None]
+    cos, sin = np.cos(radians), np.sin(radians)
+    # Where pixels come from, [N, P].
+    rows = right * sin + down * cos + centre
+    columns = right * cos - down * sin + centre
     if smooth:
       pixels = _bilinear(images[chunk], rows, columns)
     else:
       pixels = _pixels(images[chunk], np.rint(rows), np.rint(columns))
-    rotated[chunk] = pixels.reshape(images[chunk].shape)
+    rotated[chunk] = pixels.reshape(-1, side, side)
   return rotated
-
-
-def _preimages(side: int, angles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the rows and columns that pixels come from, each [N, P]."""
-  radians = np.deg2rad(angles.astype(np.float64))[:, None]
-  cos, sin = np.cos(radians), np.sin(radians)
-  centre = (side - 1) / 2
-  down, right = np.indices((side, side)).reshape(2, 1, -1) - centre
-  rows = right * sin + down * cos + centre
-  columns = right * cos - down * sin + centre
-  return rows, columns
 
 
 def _bilinear(

@@ -2,8 +2,9 @@
 
 A symmetry rearranges the entries of an array and changes none of them. Applied
 to an image it permutes pixels; applied to `arange(N).reshape(shape)` it *is*
-the permutation of that grid's points. `SYMMETRIES` holds the paper's twelve, in
-the order of the bits of a search state.
+the permutation of that grid's points. `SYMMETRIES` is the table of those that
+have a name; to add one, add an entry. `PAPER_SYMMETRIES` names the paper's
+twelve, on whose order its data sets depend: that list is closed.
 
 Axis 0 of an array runs downwards (i, "vertical"), axis 1 to the right (j,
 "horizontal"). Further axes, such as channels, are carried along.
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 import dataclasses
 import difflib
 import functools
+import hashlib
 import types
 from typing import Any
 
@@ -69,11 +71,9 @@ def _identity(fn: Any) -> Any:
     return _identity(fn.func), _hashable(arguments)
   if not hasattr(fn, '__code__'):  # not written in Python
     return _hashable(fn)
-  code = fn.__code__
-  # Neither file nor line: a function defined again elsewhere is the same.
   return _hashable(
     (
-      (code.co_code, code.co_names, code.co_consts),
+      fn.__code__,
       (fn.__defaults__, sorted((fn.__kwdefaults__ or {}).items())),
       [cell.cell_contents for cell in fn.__closure__ or ()],
       getattr(fn, '__self__', None),
@@ -84,6 +84,9 @@ def _identity(fn: Any) -> Any:
 def _hashable(value: Any) -> Any:
   if isinstance(value, list | tuple):
     return tuple(_hashable(item) for item in value)
+  if isinstance(value, types.CodeType):
+    # Neither file nor line: a function defined again elsewhere is the same.
+    return _hashable((value.co_code, value.co_names, value.co_consts))
   if isinstance(value, np.ndarray):
     return value.shape, value.dtype.str, value.tobytes()
   try:
@@ -131,10 +134,11 @@ def _as_symmetry(symmetry: SymmetryLike) -> Symmetry:
     return SYMMETRIES[symmetry]
   if callable(symmetry):
     name = getattr(symmetry, '__name__', '<lambda>')
-    if name == '<lambda>':  # no name of its own: named after its identity
+    if name == '<lambda>':  # named after its code, the same in every process
       code = getattr(symmetry, '__code__', None)
       line = f'_line_{code.co_firstlineno}' if code else ''
-      name = f'function{line}_{id(symmetry):x}'
+      digest = hashlib.sha256(repr(_identity(symmetry)).encode()).hexdigest()
+      name = f'function{line}_{digest[:8]}'
     return Symmetry(name, symmetry)
   raise ValueError(
     'a symmetry is a name, a function of an array or a Symmetry, got'
@@ -238,4 +242,20 @@ SYMMETRIES: Mapping[str, Symmetry] = types.MappingProxyType(
       _quarter_swap('bottom_horizontal_scramble', axis=1, second_half=True),
     )
   }
+)
+
+# The bits of the paper's search states and data sets, in order.
+PAPER_SYMMETRIES = (
+  'rotation',
+  'horizontal_flip',
+  'vertical_flip',
+  'horizontal_translation',
+  'vertical_translation',
+  'rotation_scramble',
+  'horizontal_scramble',
+  'vertical_scramble',
+  'left_vertical_scramble',
+  'right_vertical_scramble',
+  'top_horizontal_scramble',
+  'bottom_horizontal_scramble',
 )

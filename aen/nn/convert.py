@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from flax import linen as nn
+from flax import traverse_util
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -16,6 +18,8 @@ from aen.nn.conv import EquivariantConv
 from aen.nn.dense import EquivariantDense
 from aen.nn.layer import Params
 from aen.nn.layer import SharedLayer
+
+_NAMES = ('kernel', 'bias')  # of a layer's parameters
 
 
 def sharing_variables(module: nn.Module) -> dict[str, Any]:
@@ -45,25 +49,35 @@ def _sublayers(module: nn.Module) -> dict[str, nn.Module]:
     raise ValueError(
       'expected an equivariant layer, an EquivariantMLP or a GroupCNN, got'
       f' {type(module).__name__}; take the equivariant layers in it one by one,'
-      ' each with its own parameters'
+      ' each with its own parameters, or give to_dense example inputs:'
+      ' to_dense(model, variables, x)'
     )
   return {}
 
 
-def to_dense(module: nn.Module, variables: Params) -> dict[str, Any]:
+def to_dense(
+  module: nn.Module, variables: Params, *args: Any, **kwargs: Any
+) -> dict[str, Any]:
   """Returns parameters of plain Flax layers that compute the same function.
 
   Args:
-    module: An `EquivariantDense`, an `EquivariantConv` or a network of them.
+    module: An `EquivariantDense`, an `EquivariantConv` or a network of them; or
+      any Linen model that contains some, with example inputs.
     variables: Its variables, or its parameters alone.
+    *args: Example inputs of a model that is not ours, by which its equivariant
+      layers are found: those that `module.apply(variables, *args)` calls.
+    **kwargs: Further arguments of `module.apply`.
 
   Returns:
     For a dense layer: {'kernel': [N * C, M * F], 'bias': [M * F]}, the
     parameters of `nn.Dense(M * F)` acting on flattened inputs. For a
     convolution: those of `nn.Conv(|G| * F, kernel_size, …)` acting on inputs
     whose group axis and channels are one axis. For a network: a dict of them by
-    the layers' names.
+    the layers' names. For another model: its parameters, with those of the
+    equivariant layers replaced.
   """
+  if args or kwargs:
+    return _whole_to_dense(module, variables, args, kwargs)
   params = variables.get('params', variables)
   if parts := _sublayers(module):
     _check_names(parts, params, 'parameters')
@@ -71,6 +85,53 @@ def to_dense(module: nn.Module, variables: Params) -> dict[str, Any]:
   if isinstance(module, nn.Dense):
     return dict(params)
   return module.plain_parameters(params)
+
+
+def _whole_to_dense(
+  model: nn.Module,
+  variables: Params,
+  args: tuple[Any, ...],
+  kwargs: dict[str, Any],
+) -> dict[str, Any]:
+  """Replaces the parameters of all equivariant layers that a model calls."""
+  if 'params' not in variables:
+    variables = {'params': variables}
+  params = traverse_util.flatten_dict(variables['params'])
+  layers: dict[tuple[str, ...], nn.Module] = {}
+
+  def record(
+    call: Any, inputs: Any, options: Any, context: nn.module.InterceptorContext
+  ) -> Any:
+    layer, is_call = context.module, context.method_name == '__call__'
+    if is_call and isinstance(layer, SharedLayer):
+      stored = {name: params.get((*layer.path, name)) for name in _NAMES}
+      used: Any = {n: layer.get_variable('params', n) for n in _NAMES}
+      if layer.has_variable('sharing', 'kernel') or not all(
+        map(_same, stored.values(), used.values())
+      ):
+        raise ValueError(
+          f'to_dense cannot convert the layer {"/".join(layer.path)} of'
+          f' {type(model).__name__}: it does not use its parameters as they are'
+          " stored (inside nn.scan, nn.vmap or nn.WeightNorm, or with 'sharing'"
+          ' variables)'
+        )
+      layers[layer.path] = layer.clone(parent=None)
+    return call(*inputs, **options)
+
+  with nn.intercept_methods(record):
+    model.apply(variables, *args, **kwargs)
+  for path, layer in layers.items():
+    own = {n: params[(*path, n)] for n in _NAMES if (*path, n) in params}
+    plain = to_dense(layer, own)
+    params |= {(*path, name): value for name, value in plain.items()}
+  return traverse_util.unflatten_dict(params)
+
+
+def _same(stored: Any, used: Any) -> bool:
+  """Compares arrays, of which those inside `jit` have only a shape."""
+  if stored is None or used is None or isinstance(used, jax.core.Tracer):
+    return np.shape(stored) == np.shape(used)
+  return np.array_equal(stored, used)
 
 
 def _check_names(

@@ -1,6 +1,7 @@
 """Charts of a search: the best networks, their sizes, the search itself."""
 
 from collections.abc import Collection
+from collections.abc import Mapping
 from collections.abc import Sequence
 import textwrap
 
@@ -238,4 +239,43 @@ def q_values(
   ax.invert_yaxis()
   style.tidy(ax, "The agent's Q-values", 'Q-value of toggling it', 'choice')
   style.legend(drawn)
+  return drawn
+
+
+def regrets(
+  values: Mapping[str, Mapping[str, float]], after: int
+) -> figure.Figure:
+  """Draws how far short of the best network strategies fall, a row for each.
+
+  Args:
+    values: Points of accuracy, by strategy and landscape.
+    after: The number of networks after which they are measured.
+  """
+  rows = sorted(values, key=lambda name: np.mean(list(values[name].values())))
+  drawn = style.sheet(7.5, 1.1 + 0.34 * len(rows))
+  ax = drawn.subplots()
+  for row, name in enumerate(rows):
+    of_each = np.array(list(values[name].values()))
+    ax.barh(row, of_each.mean(), 0.62, color=style.SKY, zorder=1)
+    places = [(value, row) for value in of_each]
+    style.dots(ax, places, 16, color=style.INK, alpha=0.55)
+    ax.annotate(
+      f'{of_each.mean():.1f}',
+      (1.005, row),
+      xycoords=('axes fraction', 'data'),
+      va='center',
+      fontsize=style.MEDIUM,
+      fontweight='bold',
+      color=style.INK,
+    )
+  ax.set_yticks(range(len(rows)), [style.literal(name) for name in rows])
+  ax.set_ylim(len(rows) - 0.4, -0.6)
+  count = len(values[rows[0]])
+  style.tidy(
+    ax,
+    f'How far from the best network after {after} networks?',
+    f'points of test accuracy (bar: mean of {count} data sets; dots: each)',
+    '',
+    grid='x',
+  )
   return drawn

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import html
 import json
 import pathlib
@@ -33,6 +34,7 @@ from aen.report import images
 from aen.report import patterns
 from aen.report import style
 from aen.search import result as result_lib
+from aen.search import screen as screen_lib
 from aen.train import score as score_lib
 
 _MAX_OUTPUTS = 8  # of one orbit, drawn as images
@@ -169,7 +171,8 @@ def _facts(
     'image_shape': _sides(data.image_shape),
     'num_classes': data.num_classes,
     'num_shown': min(data.num_classes, images.MAX_CLASSES),
-    'verdict': result.verdict,
+    'verdict': result.answer,
+    'screened': result.screening.verdict if result.screening else '',
     'name': best.name,
     'accuracy': f'{100 * best.accuracy:.1f} %',
     'baseline_accuracy': f'{100 * best.baseline_accuracy:.1f} %',
@@ -274,7 +277,14 @@ def _figures(
   result: result_lib.SearchResult, data: dataset_lib.Dataset
 ) -> Iterator[tuple[str, figure.Figure]]:
   """Yields the figures of the page, by their names in figures.toml."""
-  ranking, space = result.ranking, result.space
+  ranking, space, train = result.ranking, result.space, data.train
+  if result.screening is not None:
+    grid = space.image_shape[:2]
+    samples = screen_lib.take_samples(
+      train.images, train.labels, space.symmetries, grid
+    )
+    screening = dataclasses.replace(result.screening, samples=samples)
+    yield 'screening', screening.figure()
   yield 'top_networks', charts.top_networks(ranking, baseline=result.baseline)
   yield 'frequencies', charts.frequencies(ranking, space.bits)
   if space.lattice is not None:
@@ -291,7 +301,6 @@ def _figures(
     yield 'search_curve', curve
   if result.q_values:
     yield 'q_values', charts.q_values(result.q_values, space.bits)
-  train = data.train
   samples = images.sample_images(train.images, train.labels, data.class_names)
   yield 'samples', samples
 

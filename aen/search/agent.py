@@ -22,8 +22,8 @@ import numpy as np
 import optax
 
 from aen.search.replay import Transition
-
-EMPTY = 0  # the state without symmetry, where episodes begin
+from aen.search.space import EMPTY
+from aen.search.space import toggle
 
 
 class Walk(NamedTuple):
@@ -36,11 +36,6 @@ class Walk(NamedTuple):
 def reset() -> Walk:
   """Returns the beginning of an episode."""
   return Walk(jnp.int32(EMPTY), jnp.int32(0))
-
-
-def toggle(state: jax.Array, action: jax.Array) -> jax.Array:
-  """Returns the state with bit `action` flipped."""
-  return state ^ jnp.left_shift(jnp.int32(1), action.astype(jnp.int32))
 
 
 def neighbours(state: jax.Array, num_bits: int) -> jax.Array:
@@ -165,28 +160,30 @@ class DQNConfig:
   Attributes:
     num_bits: Bits of a state; also the number of actions.
     hidden_sizes: Widths of the Q-network's hidden layers.
-    input_scale: Factor of the bits at the Q-network's input.
-    discount: Discount factor γ. No step is terminal: the last one of an episode
+    input_scale: Scale of the bits that the Q-network sees.
+    discount: Discount γ. No step is terminal: the last one of an episode
       bootstraps too.
-    learning_rate: Learning rate of the Q-network (Adam).
-    batch_size: Transitions per update; there is one update per step.
-    replay_capacity: Transitions kept in the replay buffer.
-    min_replay: Transitions in the buffer before the first update; the batch
-      size by default.
+    learning_rate: Learning rate of the Q-network, for Adam.
+    batch_size: Transitions in an update; the paper has 512 for MLPs and 128 for
+      group CNNs. There is one update per step.
+    replay_capacity: Capacity of the replay buffer, in transitions.
+    min_replay: Size of the replay buffer at which updates begin; the batch size
+      by default.
     target_period: The target network is copied at every step at which the
-      number of models is a multiple of this.
-    epsilons: Values of ε, in order.
-    models: Models to find at each ε: the paper's word for states not seen
-      before, of which the empty state is the first. The search ends after their
-      sum.
-    max_steps: Steps after which the search ends at the latest.
-    episode_length: Steps per episode; each starts at the empty state.
-    reward_scale: Factor of the gain in accuracy, see `reward`.
-    afterstates: Whether to value an action by the state that it leads to, on
-      which alone its reward and future depend: the network maps the bits of
-      that state to one number. In the paper each action has its own output.
-    walkers: Walkers that share replay, memory and Q-network. One is the paper's
-      loop; with P walkers, a round is P steps and P updates.
+      number of distinct states seen is a multiple of this.
+    epsilons: Exploration rates ε, in order.
+    models: New states to find at each ε; the empty state is the first. The
+      search ends after their sum.
+    max_steps: Maximum number of steps of a search.
+    episode_length: Steps from the empty state until a walker returns there.
+    reward_scale: Scale of x in the reward x·exp|x|, where x is the gain in
+      accuracy (0 to 1); the published code has 100.
+    afterstates: Values an action by the state that it leads to, which is all
+      that its reward and its future depend on: the network maps the bits of
+      that state to one number, and K actions into a state teach it the same
+      thing. Not in the paper, where each action has an output of its own.
+    walkers: Walkers that share replay buffer and Q-network; the paper has one.
+      With P walkers a round is P steps and P updates.
   """
 
   num_bits: int = 12

@@ -25,7 +25,7 @@ from aen.train.store import Record
 RETRAIN_FACTOR = 2.5  # the paper: 4 epochs in the search, 10 afterwards
 _SEED_STRIDE = 1000  # searches with different seeds share no child
 _RETRAIN_SEED = 500
-# States that random, local, evolution and halving propose at once: a constant,
+# States proposed at once by strategies with the option per_round: a constant,
 # so that the path of a search depends on its configuration alone.
 _PER_ROUND = 4
 
@@ -35,17 +35,20 @@ class SearchConfig:
   """How to search.
 
   Attributes:
-    recipe: Hyperparameters of the children.
-    strategy: Name in `strategies.STRATEGIES`.
-    options: Options of the strategy, as (name, value) pairs.
-    seed: Random seed of the search; different seeds share no child.
-    num_seeds: Children per network in the search.
-    top: Number of best networks to retrain.
-    retrain_epochs: Epochs of retraining; 2.5 times the recipe's by default.
-    retrain_seeds: Children per retrained network. Each seed also splits
-      training and validation images differently.
+    recipe: How children are trained.
+    strategy: Search strategy, a key of `strategies.STRATEGIES`; dqn is the
+      paper's agent, exhaustive trains every network.
+    options: The strategy's own options, as pairs.
+    seed: Seed of searching and training; runs with different seeds share no
+      child. Which images are held out does not depend on it.
+    num_seeds: Children per network, each with its own seed.
+    top: How many of the best networks are retrained.
+    retrain_epochs: Epochs of retraining; 2.5 times those of the search by
+      default.
+    retrain_seeds: Children per network in retraining. Each seed has its own
+      split into training and validation images.
     children_per_batch: Children trained side by side on each device; by default
-      as measured for the backend.
+      as measured for its kind.
   """
 
   recipe: recipe_lib.Recipe = recipe_lib.Recipe()

@@ -131,8 +131,8 @@ def mlp_space(
   Args:
     image_shape: (H, W), or (H, W, C) for colour.
     num_classes: The number of logits.
-    symmetries: The table; by default those of `SYMMETRIES` that can act on the
-      grids.
+    symmetries: The table; by default those of the paper's twelve that can act
+      on the grids.
     hidden_shapes: The grids of the hidden layers; by default two that have the
       images' symmetries, (20, 20) for images of 28×28.
     features: Channels at each hidden point. By default no channel axis for grey

@@ -21,8 +21,10 @@ import numpy as np
 
 from aen import io as io_lib
 from aen.groups import symmetries as symmetries_lib
+from aen.nn import export as export_lib
 from aen.search import gcnn_space
 from aen.search import mlp_space
+from aen.search import screen as screen_lib
 from aen.search import space as space_lib
 from aen.train import evaluate as evaluate_lib
 from aen.train import score as score_lib
@@ -76,6 +78,7 @@ class Best:
     accuracy: On the test images, mean over seeds.
     baseline_accuracy: The same for the baseline.
     gain: The difference.
+    class_names: One per label, if known.
   """
 
   symmetries: tuple[str, ...]
@@ -87,6 +90,7 @@ class Best:
   accuracy: float
   baseline_accuracy: float
   gain: score_lib.Gain
+  class_names: tuple[str, ...] = ()
 
   @property
   def name(self) -> str:
@@ -115,6 +119,22 @@ class Best:
     if not np.isfinite(scaled).all():
       raise ValueError('expected images of finite numbers, got some NaN or inf')
     return predict(self.model, self.variables, scaled)
+
+  def export(self, path: io_lib.PathLike) -> None:
+    """Writes an ONNX file: raw pixels in, class scores out; see `aen.export`.
+
+    Args:
+      path: Where the file is written.
+    """
+    export_lib.export(
+      self.model,
+      self.variables,
+      path,
+      in_shape=self.image_shape,
+      class_names=self.class_names,
+      mean=self.scaling.mean,
+      std=self.scaling.std,
+    )
 
 
 def predict(
@@ -175,6 +195,7 @@ class SearchResult:
     q_values: The agent's final estimates, for the empty and the best state, of
       the value of toggling each bit: (state, values) each.
     space: The networks it chose among.
+    screening: Which symmetries the training images have, if that was tested.
   """
 
   dataset: str
@@ -185,6 +206,7 @@ class SearchResult:
   trace: tuple[Step, ...]
   space: space_lib.Space
   q_values: tuple[tuple[int, tuple[float, ...]], ...] = ()
+  screening: screen_lib.Screening | None = None
 
   @property
   def baseline(self) -> int:
@@ -198,7 +220,14 @@ class SearchResult:
 
   @property
   def verdict(self) -> str:
-    """The answer in words."""
+    """The answer in words: what the data have, if tested, and what helps."""
+    if self.screening is None:
+      return self.answer
+    return f'{self.screening.verdict}\n{self.answer}'
+
+  @property
+  def answer(self) -> str:
+    """What helps, in words."""
     best, num_test, helper = self.best, self.num_images[2], self.space.helper
     right = f'{100 * best.accuracy:.1f} % of {num_test} test images right'
     if self.is_baseline:
@@ -220,7 +249,7 @@ class SearchResult:
     return f'No {helper} clearly helps. The best was {compared}, {doubt}.'
 
   def __repr__(self) -> str:
-    return f'SearchResult({self.dataset!r}, {self.verdict!r})'
+    return f'SearchResult({self.dataset!r}, {self.answer!r})'
 
   def save(self, directory: io_lib.PathLike) -> None:
     """Writes result.json, ranking.csv, trace.csv and the best checkpoint."""
@@ -354,11 +383,13 @@ def _as_json(result: SearchResult) -> dict[str, Any]:
     'dataset': result.dataset,
     'num_images': result.num_images,
     'verdict': result.verdict,
+    'screening': result.screening and result.screening.as_json(),
     'best': {
       'network': result.ranking[0].network,
       **{name: getattr(best, name) for name in _BEST_FIELDS},
       'scaling': dataclasses.asdict(best.scaling),
       'gain': dataclasses.asdict(best.gain),
+      'class_names': best.class_names,
     },
     'counts': dataclasses.asdict(result.counts),
     'trace': result.trace,
@@ -391,6 +422,7 @@ def _from_json(
       retrained=score_lib.Score(**final) if final else None,
     )
 
+  screening = stored.get('screening')
   return SearchResult(
     dataset=stored['dataset'],
     num_images=tuple(stored['num_images']),
@@ -404,12 +436,14 @@ def _from_json(
       accuracy=best['accuracy'],
       baseline_accuracy=best['baseline_accuracy'],
       gain=score_lib.Gain(**best['gain']),
+      class_names=tuple(best.get('class_names', ())),  # older: none
     ),
     ranking=tuple(map(ranked, stored['ranking'])),
     counts=Counts(**stored['counts']),
     trace=tuple(Step(*step) for step in stored['trace']),
     q_values=tuple((state, tuple(q)) for state, q in stored['q_values']),
     space=space,
+    screening=screening and screen_lib.Screening.from_json(screening),
   )
 
 
@@ -429,12 +463,19 @@ def from_spec(
     spec: The description; of MLPs if it names no kind.
     symmetries: Those in its table that are not in `SYMMETRIES`.
   """
-  own = {s.name: s for s in symmetries_lib.as_symmetries(symmetries)}
-  known = {**symmetries_lib.SYMMETRIES, **own}
+  own = symmetries_lib.as_symmetries(symmetries)
+  known = {**symmetries_lib.SYMMETRIES, **{s.name: s for s in own}}
+  # Launchers name functions by module: found by what they do instead.
+  actions = dict(zip(spec['symmetries'], spec.get('actions', ()), strict=False))
+  for name in spec['symmetries']:
+    for symmetry in own if name not in known else ():
+      if space_lib.action(symmetry, spec['image_shape']) == actions.get(name):
+        known[name] = symmetries_lib.Symmetry(name, symmetry.fn)
   if unknown := [name for name in spec['symmetries'] if name not in known]:
     raise ValueError(
       f'the symmetries {", ".join(unknown)} are not built in, and files hold'
-      ' only their names; pass them in `symmetries`'
+      ' only their names; pass their functions in `symmetries`, got'
+      f' {", ".join(s.name for s in own) or "none"}'
     )
   names = ('kind', 'symmetries', 'actions')
   rest = {name: value for name, value in spec.items() if name not in names}

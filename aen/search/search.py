@@ -20,6 +20,7 @@ from aen.groups import symmetries as symmetries_lib
 from aen.search import explore as explore_lib
 from aen.search import mlp_space
 from aen.search import result as result_lib
+from aen.search import screen as screen_lib
 from aen.search import space as space_lib
 from aen.train import evaluate as evaluate_lib
 from aen.train import recipe as recipe_lib
@@ -51,8 +52,9 @@ def discover(
 ) -> result_lib.SearchResult:
   """Finds the symmetries that a network for these images should have.
 
-  Every distinct network is trained on some of the images and scored on others;
-  the best are retrained with several seeds, each with another split into
+  First, `screen` tests which symmetries the data have. Then every distinct
+  network is trained on some of the images and scored on others; the best are
+  retrained with several seeds, each with another split into
   training and validation images; the chosen one is compared with the network
   without symmetry on test images, which are used for nothing else.
 
@@ -63,7 +65,7 @@ def discover(
     test_labels: As `labels`.
     class_names: One per label.
     symmetries: Names, functions of an array, `Symmetry` objects, or a mix; by
-      default those of `SYMMETRIES` that can act on the images.
+      default those of the paper's twelve that can act on the images.
     head: 'invariant' (the logits do not change when the image is transformed,
       which says most about the data) or 'dense' (the paper's).
     strategy: Name in `strategies.STRATEGIES`; by default every network is
@@ -95,7 +97,7 @@ def discover(
   if strategy is None:
     strategy = 'exhaustive' if len(space) <= MAX_EXHAUSTIVE else 'dqn'
   config = explore_lib.SearchConfig(recipe, strategy, seed=seed, **options)
-  return search(data, space, config, run_dir)
+  return search(data, space, config, run_dir, screened=True)
 
 
 def _check_options(recipe: Any, options: Mapping[str, Any]) -> None:
@@ -127,6 +129,7 @@ def search(
   search_images: int | None = SEARCH_IMAGES,
   on_trained: Callable[[Sequence[Record]], None] | None = None,
   evaluator: Callable[..., evaluate_lib.Evaluate] = evaluate_lib.make_evaluator,
+  screened: bool = False,
 ) -> result_lib.SearchResult:
   """Searches a space for the best network on a data set.
 
@@ -142,6 +145,8 @@ def search(
     evaluator: Makes what trains the children: takes the arguments of
       `evaluate.make_evaluator` and returns a function of (requests, epochs)
       that returns one record per request.
+    screened: Whether to test which symmetries the training images have, and
+      include that in the result; always with the strategy 'screened'.
 
   Returns:
     The result.
@@ -157,6 +162,15 @@ def search(
     path = run_dir / 'results.sqlite'
     if (run_dir / 'result.json').exists():
       return result_lib.SearchResult.load(run_dir, space.symmetries)
+  screening = None
+  if screened or config.strategy == 'screened':
+    screening = _screen(searched, space)
+  if screening is not None and config.strategy == 'screened':
+    weights = np.array([space.num_weights(n) for n in range(len(space))])
+    order = tuple(screening.order(space.table, weights))
+    options = {'order': order} | dict(config.options)
+    ordered = dataclasses.replace(config, options=tuple(options.items()))
+    strategy = explore_lib.make_strategy(space, ordered)
   with store_lib.Results(path) as store:
     make = functools.partial(
       evaluator,
@@ -171,10 +185,24 @@ def search(
       evaluate = make(searched, recipe=config.recipe, on_trained=bar)
       found = explore_lib.explore(space, evaluate, config, strategy)
     result = _conclude(data, searched, space, config, found, make, on_trained)
+    result = dataclasses.replace(result, screening=screening)
     if run_dir is not None:
       result.save(run_dir)
       store.forget_params()
   return result
+
+
+def _screen(
+  data: dataset_lib.Dataset, space: space_lib.Space
+) -> screen_lib.Screening:
+  """Tests which of a space's symmetries the training images have."""
+  return screen_lib.screen(
+    data.train.images,
+    data.train.labels,
+    space.symmetries,
+    groups=data.train.groups,
+    grid=space.image_shape[:2],
+  )
 
 
 def describe(
@@ -337,4 +365,5 @@ def _test(
     accuracy=float(best.mean()),
     baseline_accuracy=float(against.mean()),
     gain=score_lib.Gain.between(best, against),
+    class_names=data.class_names,
   )

@@ -18,12 +18,21 @@ from typing import ClassVar
 import warnings
 
 from flax import linen as nn
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.lattice import Lattice
 from aen.groups.orbits import permutation
 from aen.train.child import ChildInputs
+
+EMPTY = 0  # the state without any choice, where searches begin
+
+
+def toggle(state: jax.Array, bit: jax.Array) -> jax.Array:
+  """Returns the state with one bit flipped."""
+  return state ^ jnp.left_shift(jnp.int32(1), bit.astype(jnp.int32))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -157,11 +166,7 @@ class Space(abc.ABC):
 
   def actions(self) -> list[str]:
     """Returns a fingerprint of what each symmetry does to the images."""
-    grid = self.image_shape[:2]
-    return [
-      hashlib.sha256(permutation(s, grid).tobytes()).hexdigest()[:12]
-      for s in self.symmetries
-    ]
+    return [action(s, self.image_shape) for s in self.symmetries]
 
   @property
   def bits(self) -> tuple[str, ...]:
@@ -182,11 +187,19 @@ class Space(abc.ABC):
     return len(self.table)
 
 
+def action(
+  symmetry: symmetries_lib.Symmetry, image_shape: Sequence[int]
+) -> str:
+  """Returns a fingerprint of what a symmetry does to images."""
+  permuted = permutation(symmetry, image_shape[:2])
+  return hashlib.sha256(permuted.tobytes()).hexdigest()[:12]
+
+
 def applicable(
   grids: Sequence[Sequence[int]],
-  candidates: Iterable[str] = symmetries_lib.SYMMETRIES,
+  candidates: Iterable[str] = symmetries_lib.PAPER_SYMMETRIES,
 ) -> tuple[symmetries_lib.Symmetry, ...]:
-  """Returns the built-in symmetries that act on all grids; warns of others.
+  """Returns the candidates that act on all grids; warns of the others.
 
   >>> [s.name for s in applicable([(28, 20)], ['rotation', 'vertical_flip'])]
   ['vertical_flip']

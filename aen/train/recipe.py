@@ -87,15 +87,20 @@ class Recipe:
 
   Attributes:
     epochs: Passes over the training images.
-    batch_size: Batch size; the remainder of each epoch is dropped.
-    optimizer: Name in `OPTIMIZERS`.
-    learning_rate: Learning rate of the child networks.
-    momentum: Momentum of the optimizer (Adam's β₁).
-    initializer: Name in `INITIALIZERS`: the distribution of initial kernels.
-    fresh_order: Whether images are reshuffled every epoch. The published code
-      shuffles them once.
-    criterion: What selects the best epoch and network, one of `CRITERIA`.
-    schedule: Name in `SCHEDULES`: how the learning rate changes.
+    batch_size: Batch size; the remainder is dropped each epoch.
+    optimizer: Optimizer of the children, a key of `OPTIMIZERS`; sgd has
+      momentum.
+    learning_rate: Learning rate of the children.
+    momentum: Momentum of the optimizer (β₁ of Adam).
+    initializer: Initializer of the hidden kernels, a key of `INITIALIZERS`:
+      uniform by the fan-in, normal by the fan-in (lecun, he), or as in the
+      published code, uniform by the number of orbits.
+    fresh_order: Whether images are shuffled again in every epoch; the published
+      code keeps the order of the first.
+    criterion: What the best epoch and the best network maximise on validation
+      images, one of `CRITERIA`; the paper has accuracy.
+    schedule: Learning-rate schedule, a key of `SCHEDULES`: constant, as in the
+      paper, or half a cosine down to 0.
   """
 
   epochs: int = 4

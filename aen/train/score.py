@@ -127,3 +127,17 @@ def value(
     for best in [recipe_lib.best_epoch(record, criterion, epochs)]
   ]
   return float(np.mean(scores))
+
+
+def paper_protocol(record: Record) -> float:
+  """Returns the best accuracy of any epoch on the paper's 1000 test images.
+
+  The epoch is chosen on the images that are reported, so this is an optimistic
+  estimate; `validation_protocol` is not.
+  """
+  return max(record.few_test_accuracy)
+
+
+def validation_protocol(record: Record, criterion: str) -> float:
+  """Returns the test accuracy in the epoch that is best in validation."""
+  return record.test_accuracy[recipe_lib.best_epoch(record, criterion)]

@@ -199,8 +199,8 @@ def test_too_few_images():
     labels = np.zeros(count, int)
     return load_lib.from_arrays(IMAGES[:count], labels, **test)
 
-  fails(ValueError, 'at least one image', make, 0)
-  fails(ValueError, 'test: expected at least one image', make, 6, 0)
+  fails(ValueError, 'at least one, got', make, 0)
+  fails(ValueError, r'test: expected images .*at least one, got', make, 6, 0)
   fails(ValueError, 'at least 3 images, got 2', make, 1, 1)
   fails(ValueError, 'at least 6 images.*got 5', make, 5)
   assert len(make(6).test) == 1
@@ -219,7 +219,7 @@ def test_npz_files_that_are_none(tmp_path):
   damaged[200:210] = b'0123456789'
   for content in (b'', b'just text', whole[:300], whole[300:], bytes(damaged)):
     path.write_bytes(content)
-    message = fails(ValueError, 'truncated or damaged', own.read_npz, path)
+    message = fails(ValueError, 'truncated or damaged', own.read, path)
     assert message.startswith(str(path))
     assert 'trust' not in message
   with path.open('wb') as f:

@@ -175,7 +175,7 @@ def test_parts_are_named_as_such(name, pattern, counts, classes):
 def test_sign_language_holds_out_whole_photographs():
   source = catalogue.SOURCES['sign_language_mnist']
   places = finding.Places(RAW_DIR, partial=True)
-  groups = finding.find(source, None, places).parts.train.groups
+  groups = finding.find(source, None, places).train.groups
   data = aen.load_dataset(
     source.name, raw_dir=RAW_DIR, partial=True, num_validation=500
   )

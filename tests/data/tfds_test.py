@@ -15,7 +15,6 @@ from aen.data import builders
 from aen.data import catalogue
 from aen.data import finding
 from aen.data import prepare
-from aen.data import tfds_files
 from aen.data import transform
 from tests.data import tiny
 
@@ -105,6 +104,9 @@ def test_stock_sets_keep_their_form(use_tiny, tmp_path):
   prepare.prepare_tfds('emnist/letters', use_tiny('emnist/letters'))
   letters = tfds.data_source('emnist/letters', split='test', data_dir=data_dir)
   assert {int(e['label']) for e in letters} <= set(range(1, 27))
+  stored = {e['image'].tobytes() for e in letters}
+  published = tiny.random_parts((40, 20), (28, 28), 26).test.images
+  assert stored == {image.tobytes() for image in published}
   prepare.prepare_tfds('cifar10', use_tiny('cifar10'))
   objects = tfds.data_source('cifar10', split='train', data_dir=data_dir)
   assert {e['id'] for e in objects} >= {b'train_00000', b'train_00039'}
@@ -154,7 +156,7 @@ def test_formats_that_need_tensorflow_are_passed_over(
   use_tiny, tmp_path, monkeypatch
 ):
   prepare.prepare_tfds('mnist', use_tiny('mnist'))
-  monkeypatch.setattr(tfds_files, '_READABLE', ())
+  monkeypatch.setattr(finding, '_READABLE', ())
   with pytest.raises(FileNotFoundError, match='download=False'):
     aen.load_dataset('mnist', data_dir=tmp_path / 'tfds', download=False)
 
@@ -202,7 +204,7 @@ def test_what_tfds_downloaded_is_read(use_tiny, tmp_path, monkeypatch):
 
   manager = tfds.download.DownloadManager
   monkeypatch.setattr(manager, 'download', download)
-  monkeypatch.setattr(tfds_files, '_fail_fast', lambda *_: None)
+  monkeypatch.setattr(finding, '_fail_fast', lambda *_: None)
   data = aen.load_dataset('mnist', data_dir=tmp_path / 'tfds')
   raw = aen.load_dataset('mnist', raw_dir=tmp_path / 'raw')
   assert data.fingerprint == raw.fingerprint
@@ -220,17 +222,18 @@ def test_failed_downloads_are_one_line(tmp_path, monkeypatch):
       raise raised
 
     monkeypatch.setattr(tfds.download.DownloadManager, 'download', download)
-    monkeypatch.setattr(tfds_files, '_fail_fast', lambda *_: None)
+    monkeypatch.setattr(finding, '_fail_fast', lambda *_: None)
     with pytest.raises(expected, match='download') as caught:
       aen.load_dataset('kmnist', data_dir=tmp_path)
     assert '\n' not in str(caught.value)
 
 
-def test_png_round_trip():
+def test_png_round_trip(tmp_path):
+  builder = builders.BUILDERS['rot_mnist'](data_dir=tmp_path)
   for shape in ((28, 28, 1), (32, 32, 3), (5, 7, 1), (1, 1, 1)):
     part = tiny.random_parts((1, 1), shape, 1).train
     feature = tfds.features.Image(shape=shape)
-    ((_, example),) = builders._examples(part)
+    ((_, example),) = builder._generate_examples(part, 'train')
     data = feature.encode_example(example['image'])
     image = part.images.reshape(shape)
     np.testing.assert_array_equal(feature.decode_example_np(data), image)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 import dataclasses
 import gzip
+import hashlib
 import io
 import pathlib
 import tarfile
@@ -13,7 +14,6 @@ import numpy as np
 from aen import io as io_lib
 from aen.data import catalogue
 from aen.data import dataset
-from aen.data import readers
 from aen.data.dataset import Parts
 
 
@@ -38,12 +38,14 @@ def tiny_source(
   folder = pathlib.Path(raw_dir) / source.folder
   folder.mkdir(parents=True, exist_ok=True)
   parts = random_parts(counts, shape or source.shape, len(source.class_names))
-  _WRITERS[source.format](folder, source, parts)
+  if source.format not in WRITERS:
+    raise ValueError(f'no writer of {source.format!r}: add one to WRITERS')
+  WRITERS[source.format](folder, source, parts)
   official = [
     dataclasses.replace(
       file,
       size=(folder / file.name).stat().st_size,
-      sha256=readers.sha256(folder / file.name),
+      sha256=hashlib.sha256((folder / file.name).read_bytes()).hexdigest(),
       content_sha256='',
     )
     for file in source.files
@@ -64,7 +66,7 @@ def random_parts(
     )
     for count in counts
   )
-  return Parts(train, test)
+  return Parts(train, test, tuple(map(str, range(num_classes))))
 
 
 def idx_bytes(array: np.ndarray) -> bytes:
@@ -80,7 +82,11 @@ def _packed(array: np.ndarray) -> bytes:
 def _write_idx(
   folder: pathlib.Path, source: catalogue.Source, parts: Parts
 ) -> None:
-  arrays = [array for side in parts for array in (side.images, side.labels)]
+  arrays = [
+    array
+    for side in (parts.train, parts.test)
+    for array in (side.images, side.labels)
+  ]
   for file, array in zip(source.files, arrays, strict=True):
     (folder / file.name).write_bytes(_packed(array))
 
@@ -120,7 +126,7 @@ def _write_mat(
 ) -> None:
   from scipy import io as scipy_io  # slow to import
 
-  for file, side in zip(source.files, parts, strict=True):
+  for file, side in zip(source.files, (parts.train, parts.test), strict=True):
     labels = np.where(side.labels == 0, 10, side.labels)[:, None]
     images = np.moveaxis(side.images, 0, -1)
     scipy_io.savemat(folder / file.name, {'X': images, 'y': labels})
@@ -132,7 +138,7 @@ def _write_table(
   def write(
     folder: pathlib.Path, source: catalogue.Source, parts: Parts
   ) -> None:
-    for file, side in zip(source.files, parts, strict=True):
+    for file, side in zip(source.files, (parts.train, parts.test), strict=True):
       rows = zip(side.images, side.labels, strict=True)
       lines = [row(image.ravel(), int(label)) for image, label in rows]
       (folder / file.name).write_text(header + '\n'.join(lines) + '\n')
@@ -148,7 +154,7 @@ def _sign_row(pixels: np.ndarray, label: int) -> str:
   return ','.join(str(value) for value in (label + (label > 8), *pixels))
 
 
-_WRITERS = {
+WRITERS = {
   'idx': _write_idx,
   'emnist': _write_zip,
   'cifar10': _write_tar,

@@ -69,7 +69,8 @@ def test_transformations_are_those_of_the_symmetry_table(name, images):
     image = images[n]
     if record.config.rotates_by_angle:
       image = transform.rotate(image[None], record.angles[n : n + 1])[0]
-    for bit, (key, symmetry) in enumerate(symmetries_lib.SYMMETRIES.items()):
+    for bit, key in enumerate(symmetries_lib.PAPER_SYMMETRIES):
+      symmetry = symmetries_lib.SYMMETRIES[key]
       if record.config.as_published:
         symmetry = published_steps.get(key, symmetry)
       for _ in range(record.powers[n, bit]):

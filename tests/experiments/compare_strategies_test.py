@@ -62,7 +62,9 @@ def test_a_small_comparison_and_its_resumption(
       path.write_bytes(path.read_bytes()[:end])
     capsys.readouterr()
     launcher.main([])
-  again = [x for x in capsys.readouterr().out.splitlines() if 'searches' in x]
+  again = [
+    x for x in capsys.readouterr().out.splitlines() if ', searches ' in x
+  ]
   assert again == [
     f'planted: {name}, searches 0 to 5' for name in ('random', 'exhaustive')
   ]
@@ -116,16 +118,16 @@ def test_mean_and_band():
 
 
 def test_calls_are_read(launcher):
-  assert launcher.parse('local') == ('local', {})
-  assert launcher.parse(' dqn(models=(1, 2), discount=0.9)') == (
+  assert launcher.parse_strategy('local') == ('local', {})
+  assert launcher.parse_strategy(' dqn(models=(1, 2), discount=0.9)') == (
     'dqn',
     {'models': (1, 2), 'discount': 0.9},
   )
   for bad in ('dqn(', 'dqn(3)', '1 + 1', 'dqn(x=open("y"))', 'a.b(c=1)'):
     with pytest.raises(ValueError, match='expected a strategy such as'):
-      launcher.parse(bad)
+      launcher.parse_strategy(bad)
   for call in launcher.CONTENDERS.values():
-    assert launcher.parse(call)[0] in strategies.STRATEGIES
+    assert launcher.parse_strategy(call)[0] in strategies.STRATEGIES
 
 
 def test_landscapes_must_be_named(launcher):

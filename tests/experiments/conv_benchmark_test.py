@@ -33,8 +33,8 @@ def test_a_small_run_times_every_variant(benchmark, tmp_path, capsys):
 def test_methods_are_variants(benchmark):
   found = benchmark._modules((), 0.2, (16, 16, 1), methods=True)
   assert {'aen conv', 'aen patches'} < set(found)
-  (plain, _), (cnn, _) = found['flax'], found['aen']
-  assert plain.features == cnn.widths()[0] == 4
+  (baseline, _), (cnn, _) = found['flax'], found['aen']
+  assert baseline.features == cnn.widths()[0] == 4
 
 
 def test_bad_shapes_are_said(benchmark):

@@ -91,5 +91,14 @@ def test_kill_is_as_gentle_as_ctrl_c(monkeypatch, capsys):
     work()
   assert stop.value.code == 130
   assert kept
-  assert 'to go on where it was: python' in capsys.readouterr().err
+  assert 'interrupted; resume with: python' in capsys.readouterr().err
   assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize('launcher', LAUNCHERS)
+def test_launchers_that_say_so_can_be_interrupted(launcher):
+  """By Ctrl-C or SIGTERM; searches do so in `searching`."""
+  text = (ROOT / f'experiments/{launcher}.py').read_text('utf-8')
+  promised = 'an\ninterrupted' in text or 'an interrupted' in text
+  held = 'launch.resumable()' in text or 'searching.Search(' in text
+  assert promised == held

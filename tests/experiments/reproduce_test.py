@@ -1,4 +1,4 @@
-"""The whole reproduction, small: stopped, gone on with, and done again."""
+"""The whole reproduction, small: interrupted, resumed, and repeated."""
 
 import csv
 import dataclasses
@@ -12,10 +12,9 @@ from aen.search import agent as agent_lib
 from aen.search import compare
 from aen.search import landscape as landscape_lib
 from aen.search import strategies
-from aen.search import tables
 from aen.train import child as child_lib
 from aen.train import recipe as recipe_lib
-from experiments import mlp_searches
+from experiments import traces
 from tests import launchers
 
 
@@ -45,7 +44,7 @@ def test_the_top_networks_are_the_best_seen_each_once():
     values=np.array([0.2, 0.3, 0.3, 0.5, 9.0], np.float32),
   )
   landscape = make_landscape()
-  found = mlp_searches.top_networks(trace, landscape, 2)
+  found = traces.top_networks(trace, landscape, 2)
   assert found == [1, 2]
   names = [landscape.names(network) for network in found]
   assert names == [('rotation',), ('vertical_flip',)]
@@ -60,28 +59,27 @@ def test_means_are_taken_of_the_steps_with_the_same_epsilon():
   # The empty state counts as seen: ε changes with the second new one.
   config = agent_lib.DQNConfig(num_bits=2, epsilons=(1.0, 0.1), models=(2, 9))
   np.testing.assert_allclose(
-    mlp_searches.epsilons(trace, config), [1, 0.1, 0.1, 0.1, 0.1, 0.1]
+    traces.epsilons(trace, config), [1, 0.1, 0.1, 0.1, 0.1, 0.1]
   )
-  levels, means = mlp_searches.means(trace, config)
+  levels, means = traces.means(trace, config)
   np.testing.assert_allclose(levels, [1, 0.1])
   np.testing.assert_allclose(means, [0.1, 0.4])
 
 
-def test_lines_are_added_to_those_of_other_data(launcher, tmp_path):
-  published, path = launcher.published_mlp, tmp_path / 'tables.csv'
+def test_rows_are_added_to_those_of_other_data(launcher, tmp_path):
+  path, add = tmp_path / 'tables.csv', launcher.rows_lib.add
 
-  def line(dataset, seconds):
-    return published.Line(
-      'plain', tables.Judged(dataset, '', 0, 9, 0.5, 0.5, 0.5, seconds)
-    )
+  def row(dataset, seconds):
+    return {'role': 'plain', 'dataset': dataset, 'seed': '0', 'time': seconds}
 
-  published.add(path, [line('g_mnist/aug0', 1.0), line('g_mnist/aug1', 1.0)])
-  published.add(path, [line('g_mnist/aug1', 2.0), line('g_mnist/aug2', 2.0)])
-  seconds = [each.child.seconds for each in published.read(path)]
-  assert seconds == [1.0, 2.0, 2.0]
+  key = launcher.retraining.KEY
+  add(path, [row('g_mnist/aug0', '1'), row('g_mnist/aug1', '1')], key)
+  add(path, [row('g_mnist/aug1', '2'), row('g_mnist/aug2', '2')], key)
+  seconds = [each['time'] for each in launcher.rows_lib.read(path)]
+  assert seconds == ['1', '2', '2']
 
 
-def few_images(name):
+def few_images(name, _=None):
   data = aen.load_dataset(
     f'g_digits/{name.split("/")[1]}', num_train=64, num_test=20
   )
@@ -97,9 +95,13 @@ def small(launcher, tmp_path, monkeypatch):
     ('MULTIPLE', ('aug1',)),
     ('NETWORKS', ((), ('rotation',))),
     ('RECIPE', recipe),
-    ('load', lambda name, _: (few_images(name), np.arange(20) < 5)),
   ):
     monkeypatch.setattr(published, name, value)
+  monkeypatch.setattr(
+    launcher.retraining,
+    'load',
+    lambda name, _: (few_images(name), np.arange(20) < 5),
+  )
   agent = {'hidden_sizes': (4,), 'batch_size': 4, 'max_steps': 10}
   monkeypatch.setattr(launcher, '_AGENT', agent)
   monkeypatch.setattr(launcher, '_SEARCH_RECIPE', recipe)
@@ -138,16 +140,17 @@ def test_results_count_as_known(launcher, small, capsys, monkeypatch):
     *('search 1, sgd', 'search 1, fan-in', 'search 1, fan-in, fresh order'),
     *('search 1, our recipe', 'plain, our recipe'),
   ]
-  halves = launcher.published_mlp.read(small / 'results/halves.csv')
-  plain = [line.child for line in halves if line.role.startswith('plain, ')]
-  assert len(plain) == len(halves) / 2 == 2
+  halves = launcher.rows_lib.read(small / 'results/halves.csv')
+  baseline = [row for row in halves if row['role'].startswith('plain, ')]
+  assert len(baseline) == len(halves) / 2 == 2
   # The same child, and halves of 10 images whose mean is all 20.
-  assert len({child.honest for child in plain}) == 1
-  mean = np.mean([child.published for child in plain])
-  assert mean == pytest.approx(plain[0].honest)
+  assert len({row['honest'] for row in baseline}) == 1
+  mean = np.mean([float(row['published']) for row in baseline])
+  assert mean == pytest.approx(float(baseline[0]['honest']))
   capsys.readouterr()
-  with flagsaver.flagsaver(verify=2):
+  with flagsaver.flagsaver(verify=2), pytest.raises(SystemExit) as stop:
     launcher.main([])
+  assert stop.value.code == 0
   said = capsys.readouterr().out.splitlines()
   assert len(said) == 2
   assert all(line.endswith('the same') for line in said)
@@ -155,8 +158,9 @@ def test_results_count_as_known(launcher, small, capsys, monkeypatch):
   path = small / 'results/tables.csv'
   told = path.read_text()
   path.write_text(told.replace(',0.', ',0.0'))
-  with flagsaver.flagsaver(verify=1), pytest.raises(SystemExit):
+  with flagsaver.flagsaver(verify=1), pytest.raises(SystemExit) as stop:
     launcher.main([])
+  assert stop.value.code == 1
   path.write_text(told)
   with (
     flagsaver.flagsaver(num_seeds=2, stage=['landscapes']),

@@ -29,8 +29,14 @@ def test_every_picture_is_there(launcher):
         assert path.exists(), path
 
 
+def test_every_picture_can_be_drawn_again(launcher):
+  drawn = dict(launcher.pictures(ROOT / 'results'))
+  assert sum(path.name == 'frequencies.png' for path in drawn) == 2
+  assert all(path.exists() and figure.axes for path, figure in drawn.items())
+
+
 def test_without_files_there_are_no_sections(launcher, tmp_path):
-  assert '##' not in '\n'.join(launcher.lines(tmp_path))
+  assert '##' not in launcher.pages(tmp_path)['RESULTS.md']
 
 
 @pytest.mark.parametrize(
@@ -48,7 +54,7 @@ def test_without_files_there_are_no_sections(launcher, tmp_path):
 def test_the_means_told_are_those_of_the_file(launcher, words, strategy):
   rows = [
     row
-    for row in launcher.read(ROOT / 'results/strategies/summary.csv')
+    for row in launcher.rows_lib.read(ROOT / 'results/strategies/summary.csv')
     if row['strategy'] == strategy
   ]
   cells = [
@@ -84,6 +90,6 @@ def test_the_readme_tells_the_numbers_of_the_reproduction():
   assert len(near) == len(averages) == 2
   assert all(number in tables for number in near)
   lessons = (ROOT / 'docs/lessons.md').read_text('utf-8')
-  size = re.search(r'as many .* less plain \| (\S+) (\(.*\)) \|', lessons)
+  size = re.search(r'as many .* less baseline \| (\S+) (\(.*\)) \|', lessons)
   for number in (*averages[0], *averages[1], *gain.groups(), *size.groups()):
     assert number in everything

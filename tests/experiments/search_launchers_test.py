@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import aen
+from aen.groups.symmetries import PAPER_SYMMETRIES
 from aen.search import explore as explore_lib
 from aen.search import landscape as landscape_lib
 from tests import launchers
@@ -58,6 +59,26 @@ def test_a_search_names_what_it_found_and_where(
 
 
 @pytest.mark.slow
+def test_curves_for_tensorboard(tmp_path):
+  accumulator = pytest.importorskip(
+    'tensorboard.backend.event_processing.event_accumulator'
+  )
+  launcher = launchers.load('search_mlp')
+  flags = {**SMALL, **SHORT, 'run_dir': str(tmp_path), 'tensorboard': True}
+  with flagsaver.flagsaver(**flags):
+    launcher.main([])
+  runs = list(tmp_path.glob('tensorboard/*/*'))
+  assert {path.parent.name for path in runs} == {
+    *('no_symmetry', 'horizontal_flip')
+  }
+  for run in runs:
+    reader = accumulator.EventAccumulator(str(run)).Reload()
+    (event,) = reader.Scalars('accuracy/validation')  # one epoch
+    assert event.step == 1
+    assert 0 < event.value <= 1
+
+
+@pytest.mark.slow
 def test_search_mlp_with_the_agent(tmp_path, capsys):
   launcher = launchers.load('search_mlp')
   flags = {
@@ -85,29 +106,42 @@ def test_search_mlp_with_the_agent(tmp_path, capsys):
   [
     ('local', 'discount', 0.9),
     ('evolution', 'epsilons', ['1']),
+    ('halving', 'q_batch_size', 5),
     ('exhaustive', 'max_steps', 5),
   ],
 )
 def test_flags_that_a_strategy_would_ignore_are_refused(strategy, flag, value):
   launcher = launchers.load('search_mlp')
-  options = launcher.search_flags.agent_flags.options
-  options(strategy)  # the defaults are no offence
+  config, recipe = launcher._SEARCH._config, aen.Recipe()
+  with flagsaver.flagsaver(strategy=strategy):
+    assert config(recipe).strategy == strategy  # the defaults are no offence
   with (
-    flagsaver.flagsaver(**{flag: value}),
+    flagsaver.flagsaver(**{'strategy': strategy, flag: value}),
     pytest.raises(ValueError, match=f'--{flag} is for --strategy=dqn'),
   ):
-    options(strategy)
+    config(recipe)
 
 
 def test_evolution_shares_a_flag_with_the_agent():
   launcher = launchers.load('search_mlp')
-  with flagsaver.flagsaver(max_steps=7):
-    options = launcher.search_flags.agent_flags.options('evolution')
-  assert options == (('max_steps', 7),)
+  with flagsaver.flagsaver(strategy='evolution', max_steps=7):
+    config = launcher._SEARCH._config(aen.Recipe())
+  assert config.options == (('max_steps', 7),)
+  with flagsaver.flagsaver(strategy='evolution(population=9)'):
+    config = launcher._SEARCH._config(aen.Recipe())
+  assert (config.strategy, config.options) == (
+    'evolution',
+    (('population', 9),),
+  )
+  with (
+    flagsaver.flagsaver(strategy='evolutoin'),
+    pytest.raises(ValueError, match="did you mean 'evolution'"),
+  ):
+    launcher._SEARCH._config(aen.Recipe())
 
 
 @pytest.mark.parametrize(('name', 'small'), [s[:2] for s in SEARCHES])
-def test_ctrl_c_prints_the_command_that_goes_on(
+def test_ctrl_c_prints_the_command_that_resumes(
   tmp_path, monkeypatch, capsys, name, small
 ):
   launcher = launchers.load(name)
@@ -122,7 +156,7 @@ def test_ctrl_c_prints_the_command_that_goes_on(
     launcher.main([])
   assert stop.value.code == 130
   error = capsys.readouterr().err
-  assert 'to go on where it was: python' in error
+  assert 'interrupted; resume with: python' in error
   assert "'--run_dir=a b'" in error
 
 
@@ -165,11 +199,11 @@ def test_truth_asks_fairly_and_counts():
   assert kinds.count('planted') == 60
   assert kinds.count('shuffled') == 20
   planted = {q.subject for q in asked if q.kind == 'planted'}
-  assert planted == set(aen.SYMMETRIES)
+  assert planted == set(PAPER_SYMMETRIES)
   data = aen.load_dataset('digits')
-  moved = launcher.shuffled(data)
+  permuted = launcher.shuffled(data)
   for name in ('train', 'validation', 'test'):
-    before, after = getattr(data, name), getattr(moved, name)
+    before, after = getattr(data, name), getattr(permuted, name)
     np.testing.assert_array_equal(before.images, after.images)
     assert (before.labels != after.labels).mean() > 0.5
     np.testing.assert_array_equal(

@@ -5,6 +5,7 @@ import pytest
 
 import aen
 from aen.groups import sharing as sharing_lib
+from aen.groups.symmetries import PAPER_SYMMETRIES
 
 SQUARE = ('rotation', 'horizontal_flip', 'vertical_flip')
 PAPER_GRIDS = [(28, 28), (20, 20), (20, 20)]
@@ -12,7 +13,7 @@ PAPER_GRIDS = [(28, 28), (20, 20), (20, 20)]
 
 @pytest.fixture(scope='module')
 def paper_lattice():
-  return aen.lattice(aen.SYMMETRIES, PAPER_GRIDS)
+  return aen.lattice(PAPER_SYMMETRIES, PAPER_GRIDS)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,7 @@ def test_every_state_against_its_own_sharing(grids, networks, monkeypatch):
   monkeypatch.setattr(
     sharing_lib, 'permutation', functools.cache(aen.permutation)
   )
-  found = aen.lattice(aen.SYMMETRIES, grids)
+  found = aen.lattice(PAPER_SYMMETRIES, grids)
   number, weights = {}, {}
   for state in range(4096):
     shared = [
@@ -47,7 +48,7 @@ def test_the_papers_networks(paper_lattice):
   assert len(paper_lattice) == 216
   assert paper_lattice.network_of.shape == (4096,)
   assert paper_lattice.num_weights[0].tolist() == [313600, 160000]
-  everything = paper_lattice.network(aen.SYMMETRIES)
+  everything = paper_lattice.network(PAPER_SYMMETRIES)
   assert paper_lattice.num_weights[everything].tolist() == [3, 58]
 
 
@@ -84,8 +85,8 @@ def test_shortest_states_are_shortest(paper_lattice):
 
 def test_distinct_networks_are_the_lattices():
   grids = [(8, 8), (4, 4)]
-  found = aen.lattice(aen.SYMMETRIES, grids)
-  network_of, shortest_states = aen.distinct_networks(aen.SYMMETRIES, grids)
+  found = aen.lattice(PAPER_SYMMETRIES, grids)
+  network_of, shortest_states = aen.distinct_networks(PAPER_SYMMETRIES, grids)
   np.testing.assert_array_equal(network_of, found.network_of)
   np.testing.assert_array_equal(shortest_states, found.shortest_states)
 
@@ -116,7 +117,7 @@ def test_closures_are_exactly_the_symmetries_a_network_has(paper_lattice):
     ]
     has = tuple(
       name
-      for name in aen.SYMMETRIES
+      for name in PAPER_SYMMETRIES
       if all(
         np.array_equal(
           part.kernel[aen.permutation(name, a)][:, aen.permutation(name, b)],

@@ -13,6 +13,7 @@ import re
 import pytest
 
 import aen
+from aen.groups.symmetries import PAPER_SYMMETRIES
 from experiments import published_mlp
 
 HEAD = 400 * 10
@@ -31,7 +32,7 @@ ORBITS = {  # symmetry -> orbits of 784×400 and of 400×400
   ('right_vertical_scramble',): (196000, 100000),
   ('top_horizontal_scramble',): (196000, 100000),
   ('bottom_horizontal_scramble',): (196000, 100000),
-  tuple(aen.SYMMETRIES): (3, 58),
+  tuple(PAPER_SYMMETRIES): (3, 58),
 }
 
 # Millions of weights of the networks Eq0…Eq12, as printed.
@@ -61,7 +62,7 @@ TOP_STATES = {
 
 def names_of_columns(bits):
   """Returns the symmetries of a printed bit vector over columns Eq1…Eq12."""
-  names = list(aen.SYMMETRIES)
+  names = list(PAPER_SYMMETRIES)
   return tuple(
     names[published_mlp.NETWORK_OF_COLUMN[k] - 1]
     for k, bit in enumerate(bits)
@@ -71,7 +72,7 @@ def names_of_columns(bits):
 
 def names_taken_literally(bits):
   return tuple(
-    name for name, bit in zip(aen.SYMMETRIES, bits, strict=True) if bit == '1'
+    name for name, bit in zip(PAPER_SYMMETRIES, bits, strict=True) if bit == '1'
   )
 
 

@@ -162,6 +162,32 @@ def test_the_page_says_what_was_found(result, parsed):
   assert 'config.seed' in words
 
 
+def test_the_page_begins_with_what_the_data_have(space, data, tmp_path):
+  train = data.train
+  screening = aen.screen(train.images, train.labels, space.symmetries)
+  loaded = type(screening).from_json(
+    json.loads(json.dumps(screening.as_json()))
+  )
+  result = dataclasses.replace(result_of(space), screening=loaded)
+  parsed = Parser(report.write(result, data, tmp_path).read_text('utf-8'))
+  words = re.sub(r'\s+', ' ', ''.join(parsed.words))
+  assert screening.verdict in words
+  assert words.index('What the data have') < words.index('Ranking')
+  assert (tmp_path / 'screening.png').exists()
+
+
+def test_the_page_says_nothing_about_data_that_were_not_screened(written):
+  assert 'What the data have' not in written
+
+
+def test_regrets_are_one_bar_per_strategy_the_best_on_top():
+  values = {'slow': {'a': 4.0, 'b': 2.0}, 'quick': {'a': 1.0, 'b': 0.5}}
+  (ax,) = charts.regrets(values, after=10).axes
+  assert [t.get_text() for t in ax.get_yticklabels()] == ['quick', 'slow']
+  assert [bar.get_width() for bar in ax.patches] == [0.75, 3.0]
+  assert 'after 10 networks' in ax.get_title(loc='left')
+
+
 def test_the_page_needs_nothing_but_itself(written, parsed):
   assert not re.search(r'(https?:)?//\w', re.sub(r'base64,[^"]*', '', written))
   for tag, attrs in parsed.elements:

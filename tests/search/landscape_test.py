@@ -48,8 +48,8 @@ def test_networks_have_names():
   assert landscape.names(0) == ()
   for network in range(len(landscape)):
     assert landscape.network(landscape.names(network)) == network
-  turns = ('rotation', 'vertical_flip', 'horizontal_flip')
-  assert landscape.network(turns) == landscape.network(turns[:2])
+  square = ('rotation', 'vertical_flip', 'horizontal_flip')
+  assert landscape.network(square) == landscape.network(square[:2])
 
 
 def test_several_landscapes_in_one_file(tmp_path):

@@ -1,4 +1,4 @@
-"""The search from arrays to verdict, stopped and started, right and wrong."""
+"""The search from arrays to verdict, interrupted and resumed."""
 
 import dataclasses
 import errno
@@ -17,6 +17,7 @@ from aen.search import gcnn_space
 from aen.search import mlp_space
 from aen.search import result as result_lib
 from aen.search import search as search_lib
+from aen.search import strategies
 from aen.train import child as child_lib
 from aen.train import evaluate as evaluate_lib
 from aen.train import recipe as recipe_lib
@@ -65,6 +66,9 @@ def test_discover_finds_the_planted_symmetry():
   assert result.ranking[0].name == 'horizontal_flip'
   assert 'horizontal_flip' in result.verdict
   assert f'{result.num_images[2]} test images' in result.verdict
+  assert result.screening.accepted + result.screening.undecided == (
+    'horizontal_flip',
+  )
 
 
 def test_the_best_network_predicts_and_is_equivariant():
@@ -83,6 +87,7 @@ def test_results_are_saved_and_loaded(tmp_path):
   result.save(tmp_path)
   again = aen.SearchResult.load(tmp_path)
   assert again.verdict == result.verdict
+  assert again.screening.as_json() == result.screening.as_json()
   assert again.ranking == result.ranking
   assert again.counts == result.counts
   assert again.trace == result.trace
@@ -119,8 +124,10 @@ def test_a_users_own_symmetry_is_found_and_survives_saving(tmp_path):
   assert result.best.symmetries == ('mirror',)
   again = aen.SearchResult.load(tmp_path, symmetries=own)
   assert again.verdict == result.verdict
-  with pytest.raises(ValueError, match='mirror, up are not built in'):
+  with pytest.raises(ValueError, match='mirror, up are not built in.*got none'):
     aen.SearchResult.load(tmp_path)
+  by_action = aen.SearchResult.load(tmp_path, symmetries=[up, np.fliplr])
+  assert by_action.verdict == result.verdict
 
 
 def test_a_symmetry_that_was_edited_is_another_run(tmp_path):
@@ -191,11 +198,11 @@ def start(run_dir, kind='mlp', **changes):
   return search_lib.search(data, space, config, run_dir)
 
 
-class Stopped(Exception):
+class Interrupted(Exception):
   pass
 
 
-def test_a_stopped_search_goes_on_and_trains_nothing_twice(
+def test_an_interrupted_search_resumes_and_trains_nothing_twice(
   tmp_path, monkeypatch
 ):
   whole = start(tmp_path / 'whole')
@@ -204,14 +211,14 @@ def test_a_stopped_search_goes_on_and_trains_nothing_twice(
   def counting_put(store, records):
     if len(trained) in (2, 5, 7) and not stops.get(len(trained)):
       stops[len(trained)] = True
-      raise Stopped
+      raise Interrupted
     put(store, records)
     trained.extend(record.key for record in records)
 
   stops = {}
   monkeypatch.setattr(store_lib.Results, 'put', counting_put)
   for _ in range(3):
-    with pytest.raises(Stopped):
+    with pytest.raises(Interrupted):
       start(tmp_path / 'parts')
   parts = start(tmp_path / 'parts')
   assert len(trained) == len(set(trained))
@@ -274,7 +281,7 @@ def found_dense():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('strategy', ['random', 'local', 'evolution', 'dqn'])
+@pytest.mark.parametrize('strategy', strategies.STRATEGIES)
 def test_every_strategy_searches(strategy):
   options = {'dqn': (('max_steps', 20), ('batch_size', 8))}
   result = start(None, strategy=strategy, options=options.get(strategy, ()))
@@ -282,7 +289,8 @@ def test_every_strategy_searches(strategy):
   assert result.counts.steps >= result.counts.networks - 1
   by_network = {entry.network: entry for entry in found_dense().ranking}
   for entry in result.ranking:
-    assert entry.search == by_network[entry.network].search
+    same = entry.search == by_network[entry.network].search
+    assert same or strategy == 'halving'  # which trains most for less long
 
 
 def test_halving_trains_the_best_on_and_no_other():
@@ -398,7 +406,9 @@ def test_no_symmetry_is_a_verdict():
   result = aen.discover(images, labels, symmetries=FLIPS, **OPTIONS)
   assert result.best.symmetries == ()
   assert result.best.gain == score_lib.Gain(0.0, 0.0, 0.0, 0.0)
-  assert result.verdict.startswith('No symmetry helps')
+  assert result.answer.startswith('No symmetry helps')
+  assert result.verdict == f'{result.screening.verdict}\n{result.answer}'
+  assert result.screening.rejected == FLIPS
 
 
 @pytest.mark.slow
@@ -483,3 +493,58 @@ def test_parameters_become_bytes_and_come_back():
   params = {'a': {'kernel': np.arange(6.0).reshape(2, 3)}, 'b': np.float32(1)}
   again = store_lib.unpack(store_lib.pack(params))
   jax.tree.map(np.testing.assert_array_equal, again, params)
+
+
+@pytest.mark.parametrize('strategy', ['random', 'local', 'evolution'])
+def test_the_path_depends_on_the_configuration_alone(strategy, monkeypatch):
+  space = mlp_space.mlp_space((6, 6), 2, FLIPS)
+
+  def trace(num_devices, children_per_batch):
+    devices = [jax.devices()[0]] * num_devices
+    monkeypatch.setattr(jax, 'devices', lambda: devices)
+    config = explore_lib.SearchConfig(
+      recipe_lib.Recipe(epochs=2),
+      strategy,
+      children_per_batch=children_per_batch,
+    )
+    return explore_lib.explore(space, invented_records, config).trace
+
+  assert trace(1, None) == trace(8, None) == trace(1, 5)
+
+
+def invented_records(requests, epochs):
+  return [
+    store_lib.Record(
+      train_loss=(0.0,) * epochs,
+      validation_accuracy=((7 * network + 3) % 5 / 10,) * epochs,
+      validation_loss=(0.0,) * epochs,
+    )
+    for network, _ in requests
+  ]
+
+
+def test_a_search_takes_another_evaluator():
+  made = []
+
+  def evaluator(data, **options):
+    evaluate = evaluate_lib.make_evaluator(data, **options)
+    made.append(options['recipe'].epochs)
+    return evaluate
+
+  data = load_lib.from_arrays(*flipped_images())
+  space = mlp_space.mlp_space(data.image_shape, data.num_classes, FLIPS)
+  config = explore_lib.SearchConfig(**OPTIONS)
+  result = search_lib.search(data, space, config, evaluator=evaluator)
+  assert result.ranking == found_dense().ranking
+  assert made == [4, 6, 6]  # the search, and each seed of the retraining
+
+
+def test_a_gcnn_search_counts_both_baselines():
+  space = gcnn_space.gcnn_space((16, 16), 2, ('horizontal_flip',))
+  options = (('max_steps', 3), ('hidden_sizes', (8,)))
+  config = explore_lib.SearchConfig(
+    recipe_lib.Recipe(epochs=1), 'dqn', options=options
+  )
+  explored = explore_lib.explore(space, invented_records, config)
+  assert explored.counts.steps == 3
+  assert explored.counts.networks <= explored.counts.states

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import aen
+from aen.groups.symmetries import PAPER_SYMMETRIES
 from aen.search import gcnn_space
 from aen.search import mlp_space
 from aen.search import result as result_lib
@@ -18,7 +19,7 @@ from aen.search import result as result_lib
 def test_the_papers_space():
   space = mlp_space.mlp_space((28, 28), 10)
   assert len(space) == 216
-  assert space.bits == tuple(aen.SYMMETRIES)
+  assert space.bits == PAPER_SYMMETRIES
   assert space.template.hidden_shapes == ((20, 20), (20, 20))
   assert space.num_weights(0) == 477600
   rotation = space.lattice.network('rotation')
@@ -147,15 +148,17 @@ def test_the_papers_space_of_group_cnns():
 
 def test_choices_that_generate_the_same_group_are_the_same_network():
   space = make_gcnn_space()
-  turn, flips = 'rotation', ('horizontal_flip', 'vertical_flip')
+  rotation, flips = 'rotation', ('horizontal_flip', 'vertical_flip')
   extra = ('random_scaling', 'large')
-  square = {space.network((turn, *some, *extra)) for some in subsets(flips)}
-  assert len(square) == 2  # the turns alone, or with either flip or both
+  square = {space.network((rotation, *some, *extra)) for some in subsets(flips)}
+  assert len(square) == 2  # rotations alone, or with either flip or both
   keys = {space.key(network) for network in range(len(space))}
   assert len(keys) == len(space)
-  other = make_gcnn_space('vertical_flip', DIAGONAL)  # they generate the turns
+  other = make_gcnn_space('vertical_flip', DIAGONAL)  # they generate rotations
   network = other.network(('vertical_flip', 'diagonal', *extra))
-  assert other.key(network) == space.key(space.network((turn, *flips, *extra)))
+  assert other.key(network) == space.key(
+    space.network((rotation, *flips, *extra))
+  )
   assert make_gcnn_space(head='invariant').key(0) != space.key(0)
 
 
@@ -201,7 +204,7 @@ def test_group_cnns_that_cannot_be_are_refused(shape, options, message):
     gcnn_space.gcnn_space(shape, 3, **options)
 
 
-def test_wide_images_are_not_turned():
+def test_wide_images_are_not_rotated():
   with pytest.warns(UserWarning, match='cannot act on 28×20 images: rotation'):
     space = gcnn_space.gcnn_space((28, 20), 3)
   assert [s.name for s in space.symmetries] == [

@@ -33,6 +33,7 @@ CASES = [
   ('random', {'distinct': False, 'per_round': 3}),
   ('evolution', {'per_round': 3}),
   ('local', {'per_round': 3}),
+  ('screened', {'order': (7, 0, 3, 5), 'first': 2, 'per_round': 3}),
   ('halving', {'candidates': 7, 'factor': 3, 'per_round': 2}),
   ('dqn', {'walkers': 3}),
 ]
@@ -117,7 +118,7 @@ def test_counts_what_it_did(name, options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(('name', 'options'), CASES[5:])
+@pytest.mark.parametrize(('name', 'options'), CASES)
 def test_one_scan_is_the_loop_of_propose_and_observe(name, options):
   """Until the end, after which nothing is asked for and nothing changes."""
   key = jax.random.key(4)
@@ -129,7 +130,7 @@ def test_one_scan_is_the_loop_of_propose_and_observe(name, options):
     assert_same(proposal.states, trace.states[number])
     if strategy.finished(before):
       break
-  assert strategy.finished(last)
+  assert strategy.finished(last), f'not over after {ROUNDS} rounds: see OPTIONS'
   assert (trace.states[number:] == strategies.NO_STATE).all()
   if name == 'dqn':  # what it would have done, did it go on
     state = state._replace(actions=before.actions)
@@ -157,11 +158,11 @@ def test_the_key_decides_and_vmap_changes_nothing(name):
   assert len(different) == (1 if name == 'exhaustive' else len(keys))
 
 
-@pytest.mark.parametrize('name', ['exhaustive', 'random', 'local'])
+@pytest.mark.parametrize('name', ['exhaustive', 'random', 'local', 'screened'])
 def test_these_see_every_network(name):
   state, trace = search(name, {}, jax.random.key(5))
   assert state.counts.seen_networks.all()
-  if name != 'local':
+  if name not in ('local', 'screened'):
     used = np.asarray(trace.states)[np.asarray(trace.states) >= 0]
     assert sorted(lattice().network_of[used]) == list(range(len(lattice())))
 
@@ -206,6 +207,23 @@ def test_local_search_climbs_the_steepest_way():
     around = climbed[5 * number : 5 * number + 5]
     assert sorted((around ^ here).tolist()) == [1, 2, 4, 8, 16]
   assert goal in climbed
+
+
+def test_screened_search_reads_its_list_and_climbs_from_the_best_of_it():
+  order = (7, 0, 3, 5, 4)  # 0 is known already
+  _, trace = search('screened', {'order': order, 'first': 3}, jax.random.key(0))
+  shortest = lattice().shortest_states
+  states = np.asarray(trace.states).ravel()
+  assert states[:3].tolist() == shortest[[7, 3, 5]].tolist()
+  best = max((0, 7, 3, 5), key=lambda network: table()[network, -1])
+  around = states[3 : 3 + K] ^ shortest[best]
+  assert sorted(around.tolist()) == [1 << k for k in range(K)]
+
+
+def test_screened_search_without_a_list_is_local_search():
+  for key in jax.random.split(jax.random.key(0), 3):
+    alone = search('local', {}, key)[1]
+    assert_same(search('screened', {}, key)[1].states, alone.states)
 
 
 def test_evolution_breeds_from_the_best_and_forgets_the_oldest():
@@ -297,6 +315,8 @@ def test_progress_along_a_trace():
     ('halving', {'factor': 1}, 'factor must be at least 2'),
     ('dqn', {'batch_size': 0}, 'batch_size must be positive'),
     ('dqn', {'gamma': 1}, "no option 'gamma'; it has .*, discount, "),
+    ('screened', {'order': (1, 1)}, 'every network at most once'),
+    ('screened', {'first': 0}, 'first must be at least 1'),
     ('local', {'restarts': 1}, "no option 'restarts'; it has per_round"),
   ],
 )

@@ -69,8 +69,8 @@ def test_against_scipy_on_real_images(digits, draw, mask):
   matrices = draw(mask)
   for image, matrix, changed in zip(digits, matrices, got, strict=True):
     np.testing.assert_allclose(changed, by_scipy(image, matrix), atol=2e-5)
-  moved = np.abs(np.asarray(got) - digits).max((1, 2)) > 0.05
-  assert moved.mean() > 0.2 if mask.any() else not moved.any()
+  changed = np.abs(np.asarray(got) - digits).max((1, 2)) > 0.05
+  assert changed.mean() > 0.2 if mask.any() else not changed.any()
 
 
 def test_nothing_on_changes_no_bit(digits):
@@ -94,8 +94,8 @@ def test_flips_are_exact_and_strike_every_other_image(digits, name, axis):
 def test_matrices_stay_within_the_paper_s_limits_and_reach_them(draw):
   number, shape = 2000, (20, 30)
   drawn = {n: draw(only(n), number, shape) for n in NAMES}
-  turns = drawn['random_rotation']
-  angles = np.rad2deg(np.arctan2(turns[:, 1, 0], turns[:, 0, 0]))
+  rotations = drawn['random_rotation']
+  angles = np.rad2deg(np.arctan2(rotations[:, 1, 0], rotations[:, 0, 0]))
   shifts = drawn['random_translation'][:, :2, 2]
   scales = 1 / drawn['random_scaling'][:, 0, 0]
   shears = np.rad2deg(np.arctan(drawn['random_shear'][:, 1, 0]))
@@ -111,7 +111,7 @@ def test_matrices_stay_within_the_paper_s_limits_and_reach_them(draw):
     assert high - room < values.max() <= high + 1e-4
     assert abs(values.mean() - (low + high) / 2) < 0.05 * (high - low)
   np.testing.assert_array_equal(shifts, np.round(shifts))
-  determinants = np.linalg.det(turns)
+  determinants = np.linalg.det(rotations)
   np.testing.assert_allclose(determinants, 1, rtol=1e-5)
 
 

@@ -235,7 +235,7 @@ def writer(path, start):
   )
 
 
-def test_processes_share_a_memo_and_one_may_be_killed(tmp_path):
+def test_processes_share_a_store_and_one_may_be_killed(tmp_path):
   path = tmp_path / 'results.sqlite'
   patient, killed = writer(path, 0), writer(path, 250)  # half the keys in both
   for _ in range(20):

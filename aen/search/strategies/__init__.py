@@ -14,9 +14,9 @@ from aen.search.strategies import evolution
 from aen.search.strategies import halving
 from aen.search.strategies import local
 from aen.search.strategies import sweep
+from aen.search.strategies.base import Config
 from aen.search.strategies.base import Method
 from aen.search.strategies.base import NO_STATE
-from aen.search.strategies.base import Problem
 from aen.search.strategies.base import Proposal
 from aen.search.strategies.base import Strategy
 
@@ -25,6 +25,7 @@ STRATEGIES: Mapping[str, Method] = {
   'random': sweep.RANDOM,
   'evolution': evolution.EVOLUTION,
   'local': local.LOCAL,
+  'screened': local.SCREENED,
   'halving': halving.HALVING,
   'dqn': dqn.DQN,
 }
@@ -32,8 +33,8 @@ STRATEGIES: Mapping[str, Method] = {
 __all__ = (
   'NO_STATE',
   'STRATEGIES',
+  'Config',
   'Method',
-  'Problem',
   'Proposal',
   'Strategy',
   'make',
@@ -97,8 +98,6 @@ def make(
     config = dataclasses.replace(config, num_bits=num_bits)
   bits = tuple(map(str, range(num_bits)))
   table = space_lib.Table(bits, network_of.astype(np.int32))
-  problem = Problem(table, epochs)
-  bound: list[Any] = [
-    fn and functools.partial(fn, problem, config) for fn in method[1:]
-  ]
+  whole = Config(table, epochs, config)
+  bound: list[Any] = [fn and functools.partial(fn, whole) for fn in method[1:]]
   return Strategy(*bound)

@@ -4,8 +4,8 @@ A strategy is a bundle of pure functions on arrays of fixed shapes, so a whole
 search can be jitted, scanned and vmapped over keys. Values are kept by whoever
 evaluates; a strategy keeps only what it needs.
 
-To add one, write a module like `sweep` with a dataclass of options and the
-functions of `Method`, and list it in `strategies.STRATEGIES`.
+To add one, write a module like `evolution` with a dataclass of options and the
+functions of a `Method`, and list it in `strategies.STRATEGIES`.
 
 Legend: K bits, 2^K states, R networks, P proposals of a round.
 """
@@ -27,8 +27,9 @@ NO_STATE = -1  # an unused slot of a proposal
 class Proposal(NamedTuple):
   """States to evaluate, in one round.
 
-  An unused slot is `NO_STATE` with 0 epochs. A finished strategy proposes
-  unused slots only, and observing those changes nothing.
+  All states of a round are trained for the same number of epochs. An unused
+  slot is `NO_STATE` with 0 epochs. A finished strategy proposes unused slots
+  only, and observing those changes nothing.
   """
 
   states: jax.Array  # int32 [P]
@@ -36,16 +37,18 @@ class Proposal(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Problem:
-  """What a strategy searches.
+class Config:
+  """What a strategy searches, and how.
 
   Attributes:
     table: Which states are which network.
     epochs: How long a network is trained.
+    options: The strategy's own options.
   """
 
   table: Table
   epochs: int
+  options: Any
 
   @property
   def num_bits(self) -> int:
@@ -54,32 +57,38 @@ class Problem:
 
 
 class Method(NamedTuple):
-  """A kind of strategy: its options, and functions of (problem, options, …)."""
+  """A kind of strategy: its options, and pure functions of a `Config`.
 
-  options: Callable[..., Any]  # a frozen dataclass
-  init: Callable[..., Any]  # (problem, options, key, baseline) -> state
-  propose: Callable[..., Any]  # (problem, options, state) -> state, Proposal
-  observe: Callable[..., Any]  # (…, state, Proposal, values) -> state
-  finished: Callable[..., Any]  # (problem, options, state) -> bool []
-  epsilon: Callable[..., Any] | None = None  # (…, state) -> float32 []
-  q_values: Callable[..., Any] | None = None  # (…, state, states [N]) -> [N, K]
+  What the functions pass on is the strategy's memory: a NamedTuple of arrays
+  with a field `counts`. Randomness comes from a constant key in it, folded with
+  a counter.
+
+  Attributes:
+    options: A frozen dataclass. If it has a field `per_round`, P, its default
+      is 1, and live searches set it to a constant.
+    init: (config, key, baseline) -> memory. The key is consumed; `baseline` is
+      the value of the network without symmetry, which is thus already known.
+    propose: (config, memory) -> (memory, Proposal).
+    observe: (config, memory, Proposal, values) -> memory. `values` are the
+      validation scores of the proposed states, from 0 to 1, the best of the
+      first `epochs` epochs, float32 [P]; those of unused slots are ignored.
+    finished: (config, memory) -> whether there is nothing left to propose.
+    epsilon: (config, memory) -> the probability of a random action, if any.
+    q_values: (config, memory, states [N]) -> the estimated value of toggling
+      each bit in these states, if there is an estimate. float32 [N, K]
+  """
+
+  options: Callable[..., Any]
+  init: Callable[..., Any]
+  propose: Callable[..., tuple[Any, Proposal]]
+  observe: Callable[..., Any]
+  finished: Callable[..., jax.Array]
+  epsilon: Callable[..., jax.Array] | None = None
+  q_values: Callable[..., jax.Array] | None = None
 
 
 class Strategy(NamedTuple):
-  """A method with its problem and options bound.
-
-  Attributes:
-    init: (key, baseline) -> state. The key is consumed; `baseline` is the value
-      of the network without symmetry, which is thus already known.
-    propose: state -> (state, Proposal).
-    observe: (state, Proposal, values) -> state. `values` are the validation
-      scores of the proposed states, from 0 to 1, the best of the first `epochs`
-      epochs, float32 [P]; those of unused slots are ignored.
-    finished: state -> whether there is nothing left to propose. bool []
-    epsilon: state -> the probability of a random action, if it has one.
-    q_values: (state, states [N]) -> the estimated value of toggling each bit in
-      these states, if it has an estimate. float32 [N, K]
-  """
+  """The functions of a `Method` with their configuration bound."""
 
   init: Callable[[jax.Array, Any], Any]
   propose: Callable[[Any], tuple[Any, Proposal]]
@@ -90,7 +99,7 @@ class Strategy(NamedTuple):
 
 
 class Counts(NamedTuple):
-  """The cost of a search so far; every strategy's state has it as `counts`.
+  """The cost of a search so far; every strategy's memory has it as `counts`.
 
   The empty state and its network are seen from the beginning.
   """
@@ -102,9 +111,9 @@ class Counts(NamedTuple):
   seen_networks: jax.Array  # bool [R]
 
 
-def no_counts(problem: Problem) -> Counts:
+def no_counts(config: Config) -> Counts:
   """Returns the counts at the beginning of a search."""
-  network_of = problem.table.network_of
+  network_of = config.table.network_of
   return Counts(
     steps=jnp.int32(0),
     states=jnp.int32(1),
@@ -116,11 +125,11 @@ def no_counts(problem: Problem) -> Counts:
   )
 
 
-def count(problem: Problem, counts: Counts, states: jax.Array) -> Counts:
+def count(config: Config, counts: Counts, states: jax.Array) -> Counts:
   """Adds a round's states. int32 [P]."""
   used = states >= 0
   seen_states, new_states = _mark(counts.seen_states, states, used)
-  networks = jnp.asarray(problem.table.network_of)[states]
+  networks = jnp.asarray(config.table.network_of)[states]
   seen_networks, new_networks = _mark(counts.seen_networks, networks, used)
   return Counts(
     steps=counts.steps + used.sum(dtype=jnp.int32),
@@ -142,12 +151,12 @@ def _mark(
 
 
 def full_proposal(
-  problem: Problem, states: jax.Array, finished: jax.Array | None = None
+  config: Config, states: jax.Array, finished: jax.Array | None = None
 ) -> Proposal:
   """Proposes to train states [P] for all epochs; nothing if finished."""
   if finished is not None:
     states = jnp.where(finished, NO_STATE, states)
-  return Proposal(states, jnp.where(states >= 0, jnp.int32(problem.epochs), 0))
+  return Proposal(states, jnp.where(states >= 0, jnp.int32(config.epochs), 0))
 
 
 def check_at_least_one(options: Any, *names: str) -> None:

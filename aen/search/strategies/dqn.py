@@ -32,62 +32,62 @@ class DQNState(NamedTuple):
   counts: base.Counts
 
 
-def init(
-  problem: base.Problem, config: DQNConfig, key: jax.Array, baseline: jax.Array
-) -> DQNState:
+def init(config: base.Config, key: jax.Array, baseline: jax.Array) -> DQNState:
   """Puts all walkers at the empty state."""
   key_agent, key_rounds = jax.random.split(key)
-  slots = base.slots(config.walkers)
+  slots = base.slots(config.options.walkers)
   return DQNState(
     key=key_rounds,
     round=jnp.int32(0),
     baseline=jnp.asarray(baseline, float),
     walks=jax.vmap(lambda _: agent_lib.reset())(slots),
-    actions=jnp.zeros(config.walkers, jnp.int32),
-    agent=agent_lib.init(config, key_agent),
-    replay=replay_lib.init(config.replay_capacity),
-    counts=base.no_counts(problem),
+    actions=jnp.zeros(config.options.walkers, jnp.int32),
+    agent=agent_lib.init(config.options, key_agent),
+    replay=replay_lib.init(config.options.replay_capacity),
+    counts=base.no_counts(config),
   )
 
 
 def propose(
-  problem: base.Problem, config: DQNConfig, state: DQNState
+  config: base.Config, state: DQNState
 ) -> tuple[DQNState, base.Proposal]:
   """Chooses every walker's action."""
-  now = epsilon(problem, config, state)
+  now = epsilon(config, state)
   actions = jax.vmap(
     lambda key, s: agent_lib.select_action(
-      config, state.agent.params, key, s, now
+      config.options, state.agent.params, key, s, now
     )
-  )(round_keys(state.key, state.round, config.walkers).act, state.walks.state)
+  )(
+    round_keys(state.key, state.round, config.options.walkers).act,
+    state.walks.state,
+  )
   states = agent_lib.toggle(state.walks.state, actions)
   return state._replace(actions=actions), base.full_proposal(
-    problem, states, finished(problem, config, state)
+    config, states, finished(config, state)
   )
 
 
 def observe(
-  problem: base.Problem,
-  config: DQNConfig,
+  config: base.Config,
   state: DQNState,
   proposal: base.Proposal,
   values: jax.Array,
 ) -> DQNState:
   """Adds the transitions to the replay, moves the walkers, and learns."""
   used = proposal.states >= 0
-  counts = base.count(problem, state.counts, proposal.states)
-  r_t = agent_lib.reward(values, state.baseline, config.reward_scale)
+  counts = base.count(config, state.counts, proposal.states)
+  r_t = agent_lib.reward(values, state.baseline, config.options.reward_scale)
   transitions = replay_lib.Transition(
     state.walks.state, state.actions, r_t, proposal.states
   )
   replay = replay_lib.add(state.replay, transitions, used)
   walks = jax.vmap(agent_lib.step, in_axes=(0, 0, None))(
-    state.walks, state.actions, config.episode_length
+    state.walks, state.actions, config.options.episode_length
   )
-  keys = round_keys(state.key, state.round, config.walkers).learn
+  keys = round_keys(state.key, state.round, config.options.walkers).learn
   agent = jax.lax.cond(
-    used.any() & (replay_lib.size(replay) >= config.replay_start),
-    lambda: _learn(config, state.agent, replay, keys, counts.states),
+    used.any() & (replay_lib.size(replay) >= config.options.replay_start),
+    lambda: _learn(config.options, state.agent, replay, keys, counts.states),
     lambda: state.agent,
   )
   return state._replace(
@@ -101,32 +101,25 @@ def observe(
   )
 
 
-def finished(
-  problem: base.Problem, config: DQNConfig, state: DQNState
-) -> jax.Array:
+def finished(config: base.Config, state: DQNState) -> jax.Array:
   """Whether enough states are seen or steps taken.
 
   With several walkers, both may be exceeded by the last round.
   """
-  del problem
-  enough = state.counts.states >= config.max_models
-  return enough | (state.counts.steps >= config.max_steps)
+  enough = state.counts.states >= config.options.max_models
+  return enough | (state.counts.steps >= config.options.max_steps)
 
 
-def epsilon(
-  problem: base.Problem, config: DQNConfig, state: DQNState
-) -> jax.Array:
+def epsilon(config: base.Config, state: DQNState) -> jax.Array:
   """Returns ε, which depends on the number of states seen."""
-  del problem
-  return agent_lib.epsilon(config, state.counts.states)
+  return agent_lib.epsilon(config.options, state.counts.states)
 
 
 def q_values(
-  problem: base.Problem, config: DQNConfig, state: DQNState, states: jax.Array
+  config: base.Config, state: DQNState, states: jax.Array
 ) -> jax.Array:
   """Returns the agent's estimates in states [N]. float32 [N, K]."""
-  del problem
-  return agent_lib.q_values(config, state.agent.params, states)
+  return agent_lib.q_values(config.options, state.agent.params, states)
 
 
 class RoundKeys(NamedTuple):

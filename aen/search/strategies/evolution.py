@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from aen.search import agent as agent_lib
+from aen.search import space as space_lib
 from aen.search.strategies import base
 
 
@@ -54,21 +54,21 @@ class Evolution:
 
 
 def init(
-  problem: base.Problem, options: Evolution, key: jax.Array, baseline: jax.Array
+  config: base.Config, key: jax.Array, baseline: jax.Array
 ) -> EvolutionState:
   """Returns an empty population."""
   del baseline
   return EvolutionState(
     key=key,
-    members=jnp.zeros(options.population, jnp.int32),
-    values=jnp.full(options.population, -jnp.inf),
+    members=jnp.zeros(config.options.population, jnp.int32),
+    values=jnp.full(config.options.population, -jnp.inf),
     born=jnp.int32(0),
-    counts=base.no_counts(problem),
+    counts=base.no_counts(config),
   )
 
 
 def propose(
-  problem: base.Problem, options: Evolution, state: EvolutionState
+  config: base.Config, state: EvolutionState
 ) -> tuple[EvolutionState, base.Proposal]:
   """Breeds P members."""
 
@@ -76,47 +76,44 @@ def propose(
     number = state.born + slot
     key = jax.random.fold_in(state.key, number)
     key_first, key_parent, key_bit = jax.random.split(key, 3)
-    first = jax.random.choice(key_first, problem.table.shortest_states)
+    first = jax.random.choice(key_first, config.table.shortest_states)
     drawn = jax.random.randint(
-      key_parent, (options.tournament,), 0, options.population
+      key_parent, (config.options.tournament,), 0, config.options.population
     )
     parent = state.members[drawn[state.values[drawn].argmax()]]
-    bit = jax.random.randint(key_bit, (), 0, problem.num_bits)
-    mutant = agent_lib.toggle(parent, bit)
-    return jnp.where(number < options.population, first, mutant)
+    bit = jax.random.randint(key_bit, (), 0, config.num_bits)
+    mutant = space_lib.toggle(parent, bit)
+    return jnp.where(number < config.options.population, first, mutant)
 
-  states = jax.vmap(breed)(base.slots(options.per_round))
-  return state, base.full_proposal(
-    problem, states, finished(problem, options, state)
-  )
+  states = jax.vmap(breed)(base.slots(config.options.per_round))
+  return state, base.full_proposal(config, states, finished(config, state))
 
 
 def observe(
-  problem: base.Problem,
-  options: Evolution,
+  config: base.Config,
   state: EvolutionState,
   proposal: base.Proposal,
   values: jax.Array,
 ) -> EvolutionState:
   """Replaces the oldest members."""
   used = proposal.states >= 0
-  oldest = (state.born + base.slots(options.per_round)) % options.population
-  oldest = jnp.where(used, oldest, options.population)  # not written
+  oldest = (
+    state.born + base.slots(config.options.per_round)
+  ) % config.options.population
+  oldest = jnp.where(used, oldest, config.options.population)  # not written
   return EvolutionState(
     key=state.key,
     members=state.members.at[oldest].set(proposal.states, mode='drop'),
     values=state.values.at[oldest].set(values, mode='drop'),
     born=state.born + used.sum(dtype=jnp.int32),
-    counts=base.count(problem, state.counts, proposal.states),
+    counts=base.count(config, state.counts, proposal.states),
   )
 
 
-def finished(
-  problem: base.Problem, options: Evolution, state: EvolutionState
-) -> jax.Array:
+def finished(config: base.Config, state: EvolutionState) -> jax.Array:
   """Whether all networks are seen, or enough steps taken."""
-  all_seen = state.counts.networks >= len(problem.table)
-  return all_seen | (state.counts.steps >= options.max_steps)
+  all_seen = state.counts.networks >= len(config.table)
+  return all_seen | (state.counts.steps >= config.options.max_steps)
 
 
 EVOLUTION = base.Method(Evolution, init, propose, observe, finished)

@@ -54,41 +54,40 @@ class _Plan(NamedTuple):
 
 
 def init(
-  problem: base.Problem, options: Halving, key: jax.Array, baseline: jax.Array
+  config: base.Config, key: jax.Array, baseline: jax.Array
 ) -> HalvingState:
   """Draws the candidates."""
   del baseline
-  count = _num_candidates(problem, options)
+  count = _num_candidates(config)
   return HalvingState(
-    order=jax.random.permutation(key, problem.table.shortest_states)[:count],
+    order=jax.random.permutation(key, config.table.shortest_states)[:count],
     scores=jnp.full(count, -jnp.inf),
     round=jnp.int32(0),
-    counts=base.no_counts(problem),
+    counts=base.no_counts(config),
   )
 
 
 def propose(
-  problem: base.Problem, options: Halving, state: HalvingState
+  config: base.Config, state: HalvingState
 ) -> tuple[HalvingState, base.Proposal]:
   """Proposes the next candidates of the rung."""
-  now = _now(problem, options, state)
-  places = now.first + base.slots(options.per_round)
-  used = (places < now.size) & ~finished(problem, options, state)
+  now = _now(config, state)
+  places = now.first + base.slots(config.options.per_round)
+  used = (places < now.size) & ~finished(config, state)
   states = jnp.where(used, state.order[places], base.NO_STATE)
   return state, base.Proposal(states, jnp.where(used, now.epochs, 0))
 
 
 def observe(
-  problem: base.Problem,
-  options: Halving,
+  config: base.Config,
   state: HalvingState,
   proposal: base.Proposal,
   values: jax.Array,
 ) -> HalvingState:
   """Keeps the scores; sorts the candidates at the end of a rung."""
-  now = _now(problem, options, state)
+  now = _now(config, state)
   used = proposal.states >= 0
-  places = now.first + base.slots(options.per_round)
+  places = now.first + base.slots(config.options.per_round)
   places = jnp.where(used, places, state.order.size)  # not written
   scores = state.scores.at[places].set(values, mode='drop')
   best_first = state.order[jnp.argsort(-scores)]  # stable
@@ -97,15 +96,13 @@ def observe(
     order=jnp.where(over, best_first, state.order),
     scores=jnp.where(over, -jnp.inf, scores),
     round=state.round + used.any(),
-    counts=base.count(problem, state.counts, proposal.states),
+    counts=base.count(config, state.counts, proposal.states),
   )
 
 
-def finished(
-  problem: base.Problem, options: Halving, state: HalvingState
-) -> jax.Array:
+def finished(config: base.Config, state: HalvingState) -> jax.Array:
   """Whether the last rung is over."""
-  return state.round >= len(_plan(problem, options).first)
+  return state.round >= len(_plan(config).first)
 
 
 def rungs(candidates: int, epochs: int, factor: int) -> list[tuple[int, int]]:
@@ -123,22 +120,26 @@ def rungs(candidates: int, epochs: int, factor: int) -> list[tuple[int, int]]:
   ]
 
 
-def _num_candidates(problem: base.Problem, options: Halving) -> int:
-  return min(options.candidates or len(problem.table), len(problem.table))
+def _num_candidates(
+  config: base.Config,
+) -> int:
+  return min(config.options.candidates or len(config.table), len(config.table))
 
 
-def _now(problem: base.Problem, options: Halving, state: HalvingState) -> _Plan:
+def _now(config: base.Config, state: HalvingState) -> _Plan:
   """Returns this round's row of the plan; the last one's beyond the end."""
-  plan = _plan(problem, options)
+  plan = _plan(config)
   return jax.tree.map(lambda x: jnp.asarray(x)[state.round], plan)
 
 
-def _plan(problem: base.Problem, options: Halving) -> _Plan:
-  candidates = _num_candidates(problem, options)
+def _plan(
+  config: base.Config,
+) -> _Plan:
+  candidates = _num_candidates(config)
   rows = [
-    (first, size, epochs, first + options.per_round >= size)
-    for size, epochs in rungs(candidates, problem.epochs, options.factor)
-    for first in range(0, size, options.per_round)
+    (first, size, epochs, first + config.options.per_round >= size)
+    for size, epochs in rungs(candidates, config.epochs, config.options.factor)
+    for first in range(0, size, config.options.per_round)
   ]
   first, size, epochs = np.array([row[:3] for row in rows], np.int32).T
   return _Plan(first, size, epochs, np.array([row[3] for row in rows]))

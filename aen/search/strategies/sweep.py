@@ -49,51 +49,46 @@ class Random(Exhaustive):
 
 
 def init(
-  problem: base.Problem,
-  options: Exhaustive,
+  config: base.Config,
   key: jax.Array,
   baseline: jax.Array,
 ) -> SweepState:
   """Lists the states; the order of `Random` depends on the key."""
   del baseline
-  states = problem.table.shortest_states
-  if isinstance(options, Random) and not options.distinct:
-    states = np.arange(problem.table.network_of.size, dtype=np.int32)
+  states = config.table.shortest_states
+  if isinstance(config.options, Random) and not config.options.distinct:
+    states = np.arange(config.table.network_of.size, dtype=np.int32)
   order = jnp.asarray(states)
-  if isinstance(options, Random):
+  if isinstance(config.options, Random):
     order = jax.random.permutation(key, states)
-  return SweepState(order, jnp.int32(0), base.no_counts(problem))
+  return SweepState(order, jnp.int32(0), base.no_counts(config))
 
 
 def propose(
-  problem: base.Problem, options: Exhaustive, state: SweepState
+  config: base.Config, state: SweepState
 ) -> tuple[SweepState, base.Proposal]:
   """Proposes the next P states of the list."""
-  states = state.order.at[state.position + base.slots(options.per_round)].get(
-    mode='fill', fill_value=base.NO_STATE
-  )
-  return state, base.full_proposal(problem, states)
+  states = state.order.at[
+    state.position + base.slots(config.options.per_round)
+  ].get(mode='fill', fill_value=base.NO_STATE)
+  return state, base.full_proposal(config, states)
 
 
 def observe(
-  problem: base.Problem,
-  options: Exhaustive,
+  config: base.Config,
   state: SweepState,
   proposal: base.Proposal,
   values: jax.Array,
 ) -> SweepState:
   """Advances; the values do not matter."""
-  del options, values
+  del values
   used = (proposal.states >= 0).sum(dtype=jnp.int32)
-  counts = base.count(problem, state.counts, proposal.states)
+  counts = base.count(config, state.counts, proposal.states)
   return state._replace(position=state.position + used, counts=counts)
 
 
-def finished(
-  problem: base.Problem, options: Exhaustive, state: SweepState
-) -> jax.Array:
+def finished(config: base.Config, state: SweepState) -> jax.Array:
   """Whether the list has been read."""
-  del problem, options
   return state.position >= state.order.size
 
 

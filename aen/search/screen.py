@@ -1,0 +1,608 @@
+"""Which symmetries do the data have? An exact test, before any training.
+
+Every candidate symmetry is tested by `invariance`; this module turns p-values
+into outcomes, and outcomes into words, a figure and the order of a search.
+
+Legend: N examples, S symmetries, B randomisations, R networks.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from aen import io as io_lib
+from aen.groups import symmetries as symmetries_lib
+from aen.groups.orbits import canonical
+from aen.groups.orbits import join
+from aen.groups.orbits import orbits
+from aen.groups.orbits import pair
+from aen.groups.orbits import permutation
+from aen.search import invariance
+from aen.search import space as space_lib
+
+# Of the family-wise error. Data with one true symmetry lose it with this
+# probability, so it is lower than the usual 5 %.
+LEVEL = 0.02
+BOUND = 0.55  # of pairs told apart, below which a symmetry may be accepted
+_RANDOMIZATIONS = 999
+_POWER = 0.9  # with which `examples_needed` suffice
+_MAX_PAIRS = 2**25  # of points, up to which closures are computed
+_NUM_SAMPLES = 6  # examples that the figure shows
+
+REJECTED, ACCEPTED, UNDECIDED = 'rejected', 'accepted', 'undecided'
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+  """What the test says about one symmetry.
+
+  Attributes:
+    outcome: 'rejected': the distribution is not invariant. 'accepted': it is
+      compatible with invariance, and examples are hardly ever told from their
+      transformed copies. 'undecided': there are too few examples to tell.
+    order: The order of the symmetry on this grid.
+    p_value: Exact for this symmetry alone.
+    adjusted_p_value: Corrected for the number of symmetries (Holm).
+    effect: Shown an example and its transformed copy, a classifier that was
+      fitted to the other examples picks the original in this share of cases;
+      0.5 is chance.
+    effect_limit: The upper 95 % confidence limit of `effect`.
+    discrepancy: T minus its mean under randomisation, relative to the mean of
+      ‖φ(x_0) - mean_j φ(x_l)‖². Unbiased, so it may be below 0.
+    noise: The standard deviation of the same under randomisation.
+    critical: The (1 - level) quantile under randomisation, in units of `noise`.
+  """
+
+  outcome: str
+  order: int
+  p_value: float
+  adjusted_p_value: float
+  effect: float
+  effect_limit: float
+  discrepancy: float
+  noise: float
+  critical: float
+
+  def power(self, factor: float) -> float:
+    """Returns the probability of p ≤ level with `factor` times the examples.
+
+    This takes the discrepancy as measured for the true one. T is about normal,
+    its variance at most v² + 2√2 v δ for a discrepancy δ and a noise v, which
+    falls as 1/N.
+    """
+    noise = max(self.noise, 1e-12) / factor
+    truth = max(self.discrepancy, 0.0)
+    spread = math.sqrt(noise**2 + 2 * math.sqrt(2) * noise * truth)
+    return float(stats.norm.cdf((truth - self.critical * noise) / spread))
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Screening:
+  """Which symmetries the data have.
+
+  Attributes:
+    findings: What the test says about each candidate, by name.
+    num_examples: N.
+    num_groups: Groups of dependent examples; N if all are independent.
+    num_duplicates: Examples that equal an earlier one.
+    num_randomizations: B.
+    level: Of the family-wise error.
+    bound: Of `Finding.effect_limit`, below which a symmetry is accepted.
+    implied: Further candidates that every network with the accepted symmetries
+      has; None if the grid is too large to tell.
+    generators: As few accepted symmetries as give the same network, found by
+      leaving out what the others imply.
+    samples: Some examples and their transformed copies, for `figure`; none
+      after loading. [1 + S, samples, *grid, channels]
+  """
+
+  findings: Mapping[str, Finding]
+  num_examples: int
+  num_groups: int
+  num_duplicates: int
+  num_randomizations: int
+  level: float
+  bound: float
+  implied: tuple[str, ...] | None
+  generators: tuple[str, ...]
+  samples: np.ndarray
+
+  @property
+  def rejected(self) -> tuple[str, ...]:
+    """Symmetries that the data do not have."""
+    return self._with(REJECTED)
+
+  @property
+  def accepted(self) -> tuple[str, ...]:
+    """Symmetries that the data are compatible with."""
+    return self._with(ACCEPTED)
+
+  @property
+  def undecided(self) -> tuple[str, ...]:
+    """Symmetries that more examples are needed for."""
+    return self._with(UNDECIDED)
+
+  def _with(self, outcome: str) -> tuple[str, ...]:
+    return tuple(n for n, f in self.findings.items() if f.outcome == outcome)
+
+  @property
+  def p_values(self) -> dict[str, float]:
+    """Exact p-values, each for one symmetry alone."""
+    return {name: f.p_value for name, f in self.findings.items()}
+
+  @property
+  def adjusted_p_values(self) -> dict[str, float]:
+    """Holm's p-values: reject those up to α for a family-wise error of α."""
+    return {name: f.adjusted_p_value for name, f in self.findings.items()}
+
+  @property
+  def effects(self) -> dict[str, float]:
+    """How often an example is told from its transformed copy; 0.5 is chance."""
+    return {name: f.effect for name, f in self.findings.items()}
+
+  @property
+  def conflicts(self) -> tuple[str, ...]:
+    """Rejected symmetries that every network with the accepted ones has."""
+    return tuple(n for n in self.implied or () if n in self.rejected)
+
+  @property
+  def examples_needed(self) -> dict[str, int | None]:
+    """How many examples would settle each question.
+
+    For a rejected symmetry: how many suffice to reject it in nine of ten cases.
+    For another: how many suffice for its effect limit to fall below the bound,
+    if its effect is what it seems; None if that is not below the bound itself.
+    """
+    return {name: self._needed(f) for name, f in self.findings.items()}
+
+  def _needed(self, finding: Finding) -> int | None:
+    if finding.outcome == REJECTED:
+      factors = np.geomspace(1 / self.num_examples, 1, 200)
+      enough = [f for f in factors if finding.power(f) >= _POWER]
+      return math.ceil(min(enough, default=1) * self.num_examples)
+    room = self.bound - max(finding.effect, 0.5)
+    if room <= 0:
+      return None
+    needed = (stats.norm.ppf(0.95) / (2 * room)) ** 2
+    return math.ceil(needed * self.num_examples / self.num_groups)
+
+  @property
+  def verdict(self) -> str:
+    """The answer in words."""
+    parts = []
+    if self.accepted:
+      parts.append(f'The data are compatible with {_list(self.accepted)}.')
+    if self.undecided:
+      needed = [self.examples_needed[name] or 0 for name in self.undecided]
+      least = f'; about {max(needed)} would do' if max(needed) else ''
+      parts.append(
+        f'{self.num_examples} examples are too few to decide on'
+        f' {_list(self.undecided)}{least}.'
+      )
+    if self.rejected:
+      nearest = min(self.rejected, key=lambda n: self.findings[n].discrepancy)
+      lacking = 'They lack' if parts else 'The data lack'
+      parts.append(
+        f'{lacking} {len(self.rejected)} of the {len(self.findings)} candidate'
+        f' symmetries (family-wise level {100 * self.level:g} %); the nearest'
+        f' of these is {nearest}: examples are told from their transformed'
+        f' copies in {100 * self.effects[nearest]:.0f} % of cases, where 50 %'
+        ' is chance.'
+      )
+    if self.conflicts:
+      parts.append(
+        'A network with the accepted symmetries also has'
+        f' {_list(self.conflicts)}, which the data do not have.'
+      )
+    if self.num_duplicates:
+      parts.append(
+        f'{self.num_duplicates} examples equal an earlier one and were'
+        ' transformed with it.'
+      )
+    return ' '.join(parts) or 'There was no symmetry to test.'
+
+  def __repr__(self) -> str:
+    return f'Screening({self.verdict!r})'
+
+  def as_json(self) -> dict[str, Any]:
+    """Returns everything but the samples, for JSON."""
+    fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+    findings = {n: dataclasses.asdict(f) for n, f in self.findings.items()}
+    del fields['samples']
+    return fields | {'findings': findings}
+
+  @classmethod
+  def from_json(cls, stored: Mapping[str, Any]) -> 'Screening':
+    """Reads what `as_json` returned; it has no samples."""
+    findings = {n: Finding(**f) for n, f in stored['findings'].items()}
+    implied, generators = stored['implied'], tuple(stored['generators'])
+    own = {
+      'findings': findings,
+      'implied': None if implied is None else tuple(implied),
+      'generators': generators,
+      'samples': np.zeros((1 + len(findings), 0, 1, 1)),
+    }
+    return cls(**{**stored, **own})
+
+  def order(self, table: space_lib.Table, weights: np.ndarray) -> list[int]:
+    """Returns all networks, most promising first, for the strategy 'screened'.
+
+    The accepted symmetries' network comes first, then those with fewer of its
+    symmetries, fewest weights first. The others follow in the order of their
+    largest discrepancy.
+
+    Args:
+      table: The networks; choices that were not tested do not count.
+      weights: The number of weights of each network. [R]
+    """
+    accepted = [name for name in self.accepted if name in table.bits]
+    largest = int(table.implied_states[table.network(accepted)])
+    discrepancies = [
+      max(0.0, self.findings[name].discrepancy)
+      if name in self.findings
+      else 0.0
+      for name in table.bits
+    ]
+
+    def discrepancy(network: int) -> float:
+      rest = int(table.implied_states[network]) & ~largest
+      return max(
+        [0.0, *(d for k, d in enumerate(discrepancies) if rest >> k & 1)]
+      )
+
+    return sorted(
+      range(len(table)), key=lambda n: (discrepancy(n), int(weights[n]), n)
+    )
+
+  def figure(self) -> Any:
+    """Draws examples beside their transformed copies, with every outcome."""
+    from matplotlib import figure  # only needed here
+
+    colours = {REJECTED: '#D55E00', ACCEPTED: '#009E73', UNDECIDED: '#E69F00'}
+    rows, columns = self.samples.shape[:2]
+    if not columns:
+      raise ValueError(
+        'a loaded screening has no examples to draw; call aen.screen again, or'
+        ' set `samples` to what take_samples returns'
+      )
+    low, high = float(self.samples.min()), float(self.samples.max())
+    drawn = figure.Figure((2.7 + 0.6 * columns, 0.64 * rows), dpi=150)
+    grid = drawn.subplots(rows, columns, squeeze=False)
+    drawn.subplots_adjust(left=2.6 / (2.7 + 0.6 * columns), right=0.99)
+    drawn.subplots_adjust(top=0.99, bottom=0.01, wspace=0.06, hspace=0.12)
+    titles = [('the examples', '#222222')]
+    for name, finding in self.findings.items():
+      told = f'told apart in {100 * finding.effect:.0f} %'
+      text = f'{name}\n{finding.outcome}, {told}, p = {finding.p_value:.3g}'
+      titles.append((text.replace('$', r'\$'), colours[finding.outcome]))
+    for row, images, (text, colour) in zip(
+      grid, self.samples, titles, strict=True
+    ):
+      for ax, image in zip(row, images, strict=True):
+        image = (image - low) / ((high - low) or 1)
+        image = image if image.shape[-1] == 3 else image.mean(axis=-1)
+        image = image if image.ndim > 1 else image[None]
+        if image.ndim > 3 or (image.ndim == 3 and image.shape[-1] != 3):
+          image = image[image.shape[0] // 2]  # a slice of a volume
+        ax.imshow(image, cmap='gray', vmin=0, vmax=1, aspect='auto')
+        ax.set(xticks=[], yticks=[])
+        ax.spines[:].set(color=colour, linewidth=1.2)
+      row[0].annotate(
+        text,
+        (-0.15, 0.5),
+        xycoords='axes fraction',
+        ha='right',
+        va='center',
+        fontsize=7,
+        color=colour,
+      )
+    return drawn
+
+
+def screen(
+  inputs: np.ndarray,
+  labels: np.ndarray | None = None,
+  symmetries: symmetries_lib.SymmetryLike | None = None,
+  *,
+  groups: np.ndarray | None = None,
+  grid: Sequence[int] | None = None,
+  level: float = LEVEL,
+  bound: float = BOUND,
+  num_randomizations: int | None = None,
+  num_frequencies: int = 256,
+  seed: int = 0,
+) -> Screening:
+  """Tests which symmetries the data have, without training anything.
+
+  Args:
+    inputs: Examples, independent of each other. [N, *grid], or with channels,
+      such as [N, H, W, C].
+    labels: The class of each example [N]; the test is then whether the
+      distribution of each class is invariant. By default the distribution of
+      all examples.
+    symmetries: Names, functions of an array, `Symmetry` objects, or a mix; by
+      default those of `SYMMETRIES` that can act on the grid.
+    groups: Examples with equal numbers depend on each other, such as augmented
+      copies of one image, and are transformed together. [N]. Equal examples
+      always are.
+    grid: The axes of an example that symmetries act on; by default all of one
+      or two, else the first two. The others are channels.
+    level: The largest probability of rejecting any symmetry that the data have.
+    bound: Accept a symmetry that is not rejected if the upper confidence limit
+      of its effect is at most this.
+    num_randomizations: B, at least S / level - 1 with S symmetries; by default
+      999, or that if it is more.
+    num_frequencies: F, of the random Fourier features.
+    seed: Random seed.
+
+  Returns:
+    The screening: `.accepted`, `.rejected`, `.undecided`, `.verdict`, …
+
+  >>> ring = np.random.default_rng(0).normal(size=(600, 8))
+  >>> screen(ring, symmetries=lambda x: np.roll(x, 1)).rejected
+  ()
+  """
+  examples, grid = _as_examples(inputs, grid)
+  num_examples = len(examples)
+  classes = _as_classes(labels, num_examples)
+  if symmetries is None:
+    if len(grid) != 2:
+      raise ValueError(
+        f'the built-in symmetries act on images, got a grid of shape {grid};'
+        ' give your own as functions of an array: symmetries=[…]'
+      )
+    symmetries = space_lib.applicable([grid])
+  symmetries = symmetries_lib.as_symmetries(symmetries)
+  if not 0 < level < 1:
+    raise ValueError(f'level must be between 0 and 1, got {level}')
+  fewest = math.ceil(len(symmetries) / level) - 1
+  if num_randomizations is None:
+    num_randomizations = max(_RANDOMIZATIONS, fewest)
+  for value, name in (
+    (num_randomizations, 'num_randomizations'),
+    (num_frequencies, 'num_frequencies'),
+  ):
+    io_lib.positive(value, name)
+  if num_randomizations < fewest:
+    raise ValueError(
+      f'rejecting one of {len(symmetries)} symmetries at level {level} needs'
+      f' num_randomizations ≥ {fewest}, got {num_randomizations}'
+    )
+  group_of, num_duplicates = _as_groups(groups, examples)
+  num_groups = int(group_of.max()) + 1
+  permutations = [permutation(symmetry, grid) for symmetry in symmetries]
+  cycles = [invariance.Cycles.of(points) for points in permutations]
+  found = invariance.statistics(
+    examples,
+    classes,
+    group_of,
+    cycles,
+    num_randomizations,
+    num_frequencies,
+    np.random.default_rng(seed),
+  )
+  adjusted = holm(np.array([statistics.p_value for statistics in found]))
+  findings = {
+    symmetry.name: _conclude(
+      cycle.order, statistics, adjusted_p_value, level, bound, num_groups
+    )
+    for symmetry, cycle, statistics, adjusted_p_value in zip(
+      symmetries, cycles, found, adjusted.tolist(), strict=True
+    )
+  }
+  accepted = [
+    i for i, f in enumerate(findings.values()) if f.outcome == ACCEPTED
+  ]
+  implied, generators = _closure(permutations, accepted)
+  names = list(findings)
+  return Screening(
+    findings=findings,
+    num_examples=num_examples,
+    num_groups=num_groups,
+    num_duplicates=num_duplicates,
+    num_randomizations=num_randomizations,
+    level=level,
+    bound=bound,
+    implied=None if implied is None else tuple(names[i] for i in implied),
+    generators=tuple(names[i] for i in generators),
+    samples=take_samples(inputs, labels, symmetries, grid),
+  )
+
+
+def holm(p_values: np.ndarray) -> np.ndarray:
+  """Returns Holm's adjusted p-values.
+
+  >>> holm(np.array([0.01, 0.04, 0.03])).round(2).tolist()
+  [0.03, 0.06, 0.06]
+  """
+  order = np.argsort(p_values)
+  scaled = p_values[order] * np.arange(len(p_values), 0, -1)
+  adjusted = np.empty(len(p_values))
+  adjusted[order] = np.minimum(1, np.maximum.accumulate(scaled))
+  return adjusted
+
+
+def _as_examples(
+  inputs: np.ndarray, grid: Sequence[int] | None
+) -> tuple[np.ndarray, tuple[int, ...]]:
+  """Returns examples [N, P, C] without their mean, and the grid."""
+  inputs = np.asarray(inputs)
+  if inputs.ndim < 2 or len(inputs) < 2 or not inputs.size:
+    raise ValueError(
+      'expected at least two examples, [N, *grid] or [N, *grid, channels], got'
+      f' an array of shape {inputs.shape}'
+    )
+  if inputs.dtype.kind not in 'buif' or not np.isfinite(inputs).all():
+    raise ValueError(
+      f'expected examples of finite numbers, got {inputs.dtype} with'
+      ' something else among them'
+    )
+  shape = inputs.shape[1:]
+  axes = len(grid) if grid is not None else min(2, len(shape))
+  if grid is not None and tuple(grid) != shape[:axes]:
+    raise ValueError(
+      f'grid must be the first axes of an example, whose shape is {shape}, got'
+      f' {tuple(grid)}'
+    )
+  points = math.prod(shape[:axes])
+  examples = inputs.reshape(len(inputs), points, -1).astype(np.float32)
+  # Rearranging points changes neither the mean of a channel nor its scale.
+  return examples - examples.mean(axis=(0, 1)), shape[:axes]
+
+
+def _as_classes(labels: np.ndarray | None, num_examples: int) -> np.ndarray:
+  """Returns the class of each example as numbers from 0. int [N]."""
+  if labels is None:
+    return np.zeros(num_examples, int)
+  labels = np.asarray(labels)
+  if labels.shape != (num_examples,):
+    raise ValueError(
+      f'expected one label for each of {num_examples} examples, got shape'
+      f' {labels.shape}'
+    )
+  found, classes = np.unique(labels, return_inverse=True)
+  if labels.dtype.kind == 'f' and len(found) > max(2, num_examples // 2):
+    raise ValueError(
+      f'labels must be classes, got {len(found)} different values for'
+      f' {num_examples} examples; leave labels out to test the distribution of'
+      ' all examples'
+    )
+  return classes
+
+
+def _as_groups(
+  groups: np.ndarray | None, examples: np.ndarray
+) -> tuple[np.ndarray, int]:
+  """Returns the group of each example, and how many equal an earlier one."""
+  num_examples = len(examples)
+  first: dict[bytes, int] = {}
+  equal = np.array(
+    [first.setdefault(x.tobytes(), i) for i, x in enumerate(examples)]
+  )
+  num_duplicates = num_examples - len(first)
+  if groups is None:
+    return canonical(equal), num_duplicates
+  groups = np.asarray(groups)
+  if groups.shape != (num_examples,):
+    raise ValueError(
+      f'expected one group for each of {num_examples} examples, got shape'
+      f' {groups.shape}'
+    )
+  return join(equal, groups), num_duplicates
+
+
+def _conclude(
+  order: int,
+  statistics: invariance.Statistics,
+  adjusted: float,
+  level: float,
+  bound: float,
+  num_groups: int,
+) -> Finding:
+  randomised = statistics.values[1:].astype(float)
+  size, centre = float(statistics.size) or 1.0, randomised.mean()
+  noise = float(randomised.std())
+  critical = 0.0
+  if noise > 0:
+    critical = float((np.quantile(randomised, 1 - level) - centre) / noise)
+  effect = float(statistics.effect)
+  # Wilson's score interval: sensible for effects near 1 too.
+  limit = float(
+    stats.binomtest(round(effect * num_groups), num_groups, alternative='less')
+    .proportion_ci(0.95, method='wilson')
+    .high
+  )
+  if adjusted <= level:
+    outcome = REJECTED
+  elif order == 1 or limit <= bound:
+    outcome = ACCEPTED
+  else:
+    outcome = UNDECIDED
+  return Finding(
+    outcome=outcome,
+    order=order,
+    p_value=statistics.p_value,
+    adjusted_p_value=adjusted,
+    effect=effect,
+    effect_limit=limit,
+    discrepancy=float((statistics.values[0] - centre) / size),
+    noise=noise / size,
+    critical=critical,
+  )
+
+
+def _closure(
+  permutations: Sequence[np.ndarray], accepted: Sequence[int]
+) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
+  """Returns what the accepted symmetries imply, and which of them are needed.
+
+  A linear layer from the grid to itself that is equivariant to the accepted
+  symmetries has one weight per orbit of pairs of points. It is equivariant to
+  each symmetry that maps every orbit to itself.
+  """
+  num_points = permutations[0].size if permutations else 0
+  if num_points**2 > _MAX_PAIRS:
+    return None, tuple(accepted)
+  pairs = [pair(points, points) for points in permutations]
+
+  def labels(chosen: Sequence[int]) -> np.ndarray:
+    return orbits((pairs[i] for i in chosen), num_points**2)
+
+  def has(shared: np.ndarray, i: int) -> bool:
+    return np.array_equal(shared, shared[pairs[i]])
+
+  if not accepted:
+    return (), ()
+  shared = labels(accepted)
+  implied = tuple(
+    i for i in range(len(permutations)) if i not in accepted and has(shared, i)
+  )
+  needed = list(accepted)
+  for i in reversed(accepted):
+    rest = [j for j in needed if j != i]
+    if has(labels(rest), i):
+      needed = rest
+  return implied, tuple(needed)
+
+
+def take_samples(
+  inputs: np.ndarray,
+  labels: np.ndarray | None,
+  symmetries: Sequence[symmetries_lib.Symmetry],
+  grid: Sequence[int],
+) -> np.ndarray:
+  """Returns examples of different classes, and their transformed copies.
+
+  Args:
+    inputs: As for `screen`.
+    labels: As for `screen`.
+    symmetries: S of them.
+    grid: The first axes of an example.
+
+  Returns:
+    float32 [1 + S, samples, *grid, channels].
+  """
+  inputs = np.asarray(inputs)
+  classes = np.zeros(len(inputs), int) if labels is None else labels
+  first = np.unique(classes, return_index=True)[1].tolist()
+  rows = list(dict.fromkeys([*first, *range(len(inputs))]))[:_NUM_SAMPLES]
+  grid = tuple(grid)
+  flat = inputs[rows].reshape(len(rows), math.prod(grid), -1)
+  points = [permutation(symmetry, grid) for symmetry in symmetries]
+  copies = np.stack([flat, *(flat[:, p] for p in points)]).astype(np.float32)
+  return copies.reshape(*copies.shape[:2], *grid, -1)
+
+
+def _list(names: Sequence[str]) -> str:
+  """Returns names as a phrase.
+
+  >>> _list(['a', 'b', 'c'])
+  'a, b and c'
+  """
+  *rest, last = names
+  return f'{", ".join(rest)} and {last}' if rest else last

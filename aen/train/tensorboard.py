@@ -1,0 +1,102 @@
+"""Children's curves for TensorBoard: one run per child."""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import hashlib
+import math
+import pathlib
+import re
+import time
+from typing import Any
+
+import numpy as np
+
+from aen import io as io_lib
+from aen.train.store import Record
+
+# A field of `Record` -> its chart.
+CHARTS = {
+  'train_loss': 'loss/train',
+  'validation_loss': 'loss/validation',
+  'validation_accuracy': 'accuracy/validation',
+  'test_accuracy': 'accuracy/test',
+  'few_test_accuracy': 'accuracy/few_test',
+}
+_FILE = 'events.out.tfevents.child'
+_LARGEST = float(np.finfo(np.float32).max)  # the loss of a diverged child
+
+
+def callback(
+  directory: io_lib.PathLike,
+) -> Callable[[Sequence[Record]], None]:
+  """Returns an `on_trained` that writes every child's curves.
+
+  Args:
+    directory: Where TensorBoard looks for runs: `tensorboard --logdir=…`.
+  """
+  try:  # an extra
+    from tensorboardX import record_writer
+    from tensorboardX.proto import event_pb2
+    from tensorboardX.proto import summary_pb2
+  except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+      f'curves for TensorBoard need {error.name}; pip install'
+      ' "aen[tensorboard]"',
+      name=error.name,
+    ) from error
+
+  def events(record: Record) -> Iterator[Any]:
+    start = time.time() - record.seconds
+    yield event_pb2.Event(wall_time=start, file_version='brain.Event:2')
+    for number, point in enumerate(_points(record), start=1):
+      values = [
+        summary_pb2.Summary.Value(tag=tag, simple_value=value)
+        for tag, value in point.items()
+      ]
+      yield event_pb2.Event(
+        wall_time=start + record.seconds * number / record.epochs,
+        step=number,
+        summary=summary_pb2.Summary(value=values),
+      )
+
+  def on_trained(records: Sequence[Record]) -> None:
+    for record in records:
+      run = pathlib.Path(directory) / run_name(record)
+      with io_lib.clear_when_disk_is_full(run):
+        run.mkdir(parents=True, exist_ok=True)
+        # `SummaryWriter` has a thread and waits for the disk, several times the
+        # cost. A child that is trained again replaces its file.
+        writer = record_writer.RecordWriter(str(run / _FILE))
+        for event in events(record):
+          writer.write(event.SerializeToString())
+        writer.close()
+
+  return on_trained
+
+
+def _points(record: Record) -> list[dict[str, float]]:
+  """Returns the values of all charts, epoch by epoch."""
+  curves: dict[str, Any] = {
+    tag: getattr(record, field) for field, tag in CHARTS.items()
+  }
+  return [
+    {
+      tag: math.nan if curve[epoch] >= _LARGEST else curve[epoch]
+      for tag, curve in curves.items()
+      if len(curve)
+    }
+    for epoch in range(record.epochs)
+  ]
+
+
+def run_name(record: Record) -> str:
+  """Returns the name of a child's run, such as 'rotation/seed_0_1f3a9c20'.
+
+  The same network is trained on other images, or for longer, when it is
+  retrained: the last part tells these apart.
+  """
+  names = record.symmetries.replace(' + ', '+') or 'no_symmetry'
+  names = re.sub(r'[^\w.+-]', '_', names)[:200]  # files allow 255 characters
+  digest = hashlib.sha256(repr(record.key).encode()).hexdigest()[:8]
+  return f'{names}/seed_{record.key.seed}_{digest}'

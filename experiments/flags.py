@@ -1,0 +1,353 @@
+"""Flags that several launchers share.
+
+Options are declared once, as fields of `Recipe`, `SearchConfig`, `DQNConfig`,
+and of `Images` and `Networks` below: `from_fields` makes a flag of each, with
+its default, its type and its help text (the `Attributes:` of the docstring). A
+launcher calls the functions that it needs, with the defaults that differ there;
+each returns a function that returns what the user asked for.
+"""
+
+import ast
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import functools
+import importlib
+import inspect
+import pathlib
+import re
+import types
+import typing
+from typing import Any
+
+from absl import flags
+
+import aen
+from aen import io as io_lib
+from aen.data import dataset as dataset_lib
+from aen.data import finding
+from aen.data import splits
+from aen.nn import mlp as mlp_lib
+from aen.search import agent as agent_lib
+from aen.search import search as search_lib
+from aen.search import strategies
+from aen.train import recipe as recipe_lib
+
+# Fields whose flags have other names: a child has a batch size of its own.
+_AGENT_NAMES = {
+  'hidden_sizes': 'q_hidden_sizes',
+  'learning_rate': 'q_learning_rate',
+  'batch_size': 'q_batch_size',
+  'models': 'models_per_epsilon',
+}
+_SIMPLE = {
+  bool: flags.DEFINE_bool,
+  int: flags.DEFINE_integer,
+  float: flags.DEFINE_float,
+  str: flags.DEFINE_string,
+}
+
+
+def from_fields(
+  config: type,
+  *,
+  only: Sequence[str] = (),
+  exclude: Sequence[str] = (),
+  names: Mapping[str, str] = types.MappingProxyType({}),
+  choices: Mapping[str, Sequence[str]] = types.MappingProxyType({}),
+  notes: Mapping[str, str] = types.MappingProxyType({}),
+  independent: bool = True,
+  **defaults: Any,
+) -> Callable[[], dict[str, Any]]:
+  """Defines a flag for each field of a config dataclass.
+
+  Args:
+    config: The dataclass.
+    only: The fields that get a flag; all by default.
+    exclude: Fields that get none.
+    names: Flags that are not named like their field.
+    choices: The values that a field may have.
+    notes: What only the flag's help text says of a field.
+    independent: Whether a field can be checked without the others.
+    **defaults: By flag, instead of the field's.
+
+  Returns:
+    A function that returns the fields' values, once flags are parsed.
+  """
+  kinds, texts = typing.get_type_hints(config), help_texts(config)
+  parsers: dict[str, Callable[[], Any]] = {}
+
+  def check(value: Any, field: str) -> bool:
+    try:  # None is to be filled in
+      return value is None or bool(config(**{field: value}))
+    except ValueError as error:
+      raise flags.ValidationError(str(error)) from error
+
+  for field in (f.name for f in dataclasses.fields(config)):
+    if field in exclude or (only and field not in only):
+      continue
+    name = names.get(field, field)
+    default = defaults.pop(name, getattr(config, field))
+    text = f'{texts[field]} {notes.get(field, "")}'.strip()
+    parsers[field] = _define(
+      name, default, text, kinds[field], choices.get(field)
+    )
+    if independent:
+      flags.register_validator(name, functools.partial(check, field=field))
+  assert not defaults, f'{config.__name__} has no flags {[*defaults]}'
+  return lambda: {field: parse() for field, parse in parsers.items()}
+
+
+def help_texts(config: type) -> dict[str, str]:
+  """Returns what the docstring of a class says of each attribute."""
+  section = (inspect.getdoc(config) or '').partition('Attributes:\n')[2]
+  entries = re.split(r'^  (?=\w)', section.split('\n\n')[0], flags=re.MULTILINE)
+  pairs = (entry.split(': ', 1) for entry in entries[1:])
+  return {name: ' '.join(text.replace('`', '').split()) for name, text in pairs}
+
+
+def _define(
+  name: str, default: Any, text: str, kind: Any, choices: Sequence[str] | None
+) -> Callable[[], Any]:
+  """Defines one flag; returns a function that returns its value."""
+  if typing.get_origin(kind) is types.UnionType:  # such as int | None
+    kind = typing.get_args(kind)[0]
+  if choices is not None:
+    holder = flags.DEFINE_enum(name, default, list(choices), text)
+    return lambda: holder.value
+  if kind in _SIMPLE:
+    bounds = {'lower_bound': 0} if kind is int else {}
+    holder = _SIMPLE[kind](name, default, text, **bounds)
+    return lambda: holder.value
+  element = typing.get_args(kind)[0]  # of tuple[int, ...]
+  holder = flags.DEFINE_list(name, default and [*map(str, default)], text)
+
+  def parse() -> tuple[Any, ...] | None:
+    try:
+      return holder.value and tuple(map(element, holder.value))
+    except ValueError as error:
+      given = ','.join(holder.value)
+      raise ValueError(
+        f'--{name} must be numbers separated by commas, got {given}'
+      ) from error
+
+  return parse
+
+
+def recipe(**defaults: Any) -> Callable[[int], recipe_lib.Recipe]:
+  """Defines how children are trained: a function of the number of images."""
+  defaults = {'epochs': None, 'criterion': 'likelihood'} | defaults
+  note = 'By default as many as take 250 steps, and at least 4.'
+  values = from_fields(
+    recipe_lib.Recipe,
+    notes={} if defaults['epochs'] else {'epochs': note},
+    choices=recipe_lib.CHOICES,
+    **defaults,
+  )
+
+  def make(num_images: int) -> recipe_lib.Recipe:
+    given = {name: v for name, v in values().items() if v is not None}
+    return search_lib.default_recipe(num_images, **given)
+
+  return make
+
+
+def search(**defaults: Any) -> Callable[[recipe_lib.Recipe], aen.SearchConfig]:
+  """Defines the search and its agent: a function of the children's recipe."""
+  own = {field.name for field in dataclasses.fields(aen.SearchConfig)}
+  searching = from_fields(
+    aen.SearchConfig,
+    exclude=('recipe', 'options'),
+    notes={
+      'strategy': f'One of {", ".join(strategies.STRATEGIES)}; options of its'
+      ' own as in halving(factor=3).'
+    },
+    **{'strategy': 'dqn'} | {k: v for k, v in defaults.items() if k in own},
+  )
+  agent = from_fields(
+    agent_lib.DQNConfig,
+    exclude=('num_bits', 'afterstates'),
+    names=_AGENT_NAMES,
+    notes={'models': 'One number stands for all.'},
+    independent=False,
+    **{k: v for k, v in defaults.items() if k not in own},
+  )
+
+  def make(recipe: recipe_lib.Recipe) -> aen.SearchConfig:
+    fields, options = searching(), agent()
+    strategy, own = parse_strategy(fields['strategy'])
+    known = strategies.option_names(strategy)
+    if strategy == 'dqn':
+      if len(options['models']) == 1:
+        options['models'] *= len(options['epsilons'])
+      agent_lib.DQNConfig(**options)  # raises if they do not go together
+    else:  # flags of the agent count where the strategy has that option too
+      given = {
+        field: value
+        for field, value in options.items()
+        if not flags.FLAGS[_AGENT_NAMES.get(field, field)].using_default_value
+      }
+      for field in given.keys() - set(known):
+        raise ValueError(
+          f'--{_AGENT_NAMES.get(field, field)} is for --strategy=dqn, got'
+          f' --strategy={strategy}; leave one of them out'
+        )
+      options = given
+    options |= own
+    fields |= {'strategy': strategy, 'options': tuple(options.items())}
+    return aen.SearchConfig(recipe, **fields)
+
+  return make
+
+
+def parse_strategy(call: str) -> tuple[str, dict[str, Any]]:
+  """Reads a name, or a call with literal keyword arguments.
+
+  >>> parse_strategy('halving(factor=3)')
+  ('halving', {'factor': 3})
+  """
+  try:
+    tree = ast.parse(call.strip(), mode='eval').body
+    if isinstance(tree, ast.Name):
+      return tree.id, {}
+    if isinstance(tree, ast.Call) and not tree.args:
+      options = {k.arg: ast.literal_eval(k.value) for k in tree.keywords}
+      return tree.func.id, options
+  except (SyntaxError, ValueError, AttributeError, TypeError):
+    pass
+  raise ValueError(
+    f'expected a strategy such as random or dqn(discount=0.9), got {call!r}'
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Images:
+  """Which images, and where results on them are written.
+
+  Attributes:
+    dataset: A name as in `aen.load_dataset`, such as 'g_mnist/aug5', or the
+      path of an .npz file or of a folder of images.
+    size: The numbers of images of one of the paper's experiments; --num_train,
+      --num_validation and --num_test override it.
+    num_train: Training images; all by default.
+    num_validation: Validation images, taken from the training part; a sixth of
+      it by default.
+    num_test: Test images; all by default.
+    raw_dir: Directory of official files, <raw_dir>/<name>/<file>; by default
+      the environment variable AEN_RAW_DIR. Without it TFDS downloads.
+    data_dir: Where TFDS keeps data, by default ~/tensorflow_datasets.
+    partial: Accept a part of a data set where the whole is missing.
+    run_dir: Where results are written; an interrupted run resumes there. By
+      default runs/<experiment>/<dataset>.
+  """
+
+  dataset: str = 'g_digits/aug2'
+  size: str | None = None
+  num_train: int | None = None
+  num_validation: int | None = None
+  num_test: int | None = None
+  raw_dir: str | None = None
+  data_dir: str | None = None
+  partial: bool = False
+  run_dir: str | None = None
+
+  def __post_init__(self) -> None:
+    for name in ('num_train', 'num_validation', 'num_test'):
+      if getattr(self, name) is not None:
+        io_lib.positive(getattr(self, name), name)
+
+
+class Data:
+  """The data set that the flags describe."""
+
+  def __init__(self, **defaults: Any) -> None:
+    """Defines the flags of `Images`, with these defaults."""
+    sizes = {'size': list(splits.PAPER_SIZES)}
+    self._values = from_fields(Images, choices=sizes, **defaults)
+
+  @property
+  def name(self) -> str:
+    """What --dataset says."""
+    return self._values()['dataset']
+
+  def run_dir(self, experiment: str) -> pathlib.Path:
+    """Returns the run directory."""
+    parts = pathlib.Path(self.name).with_suffix('').parts
+    words = [part for part in parts if part not in ('/', '..', '.')]
+    default = pathlib.Path('runs', experiment, '_'.join(words))
+    return pathlib.Path(self._values()['run_dir'] or default)
+
+  def load(self, name: str | None = None, **counts: int) -> dataset_lib.Dataset:
+    """Loads --dataset, or another one; `counts` override flags."""
+    options = self._values() | counts
+    del options['run_dir']
+    dataset = options.pop('dataset')
+    return aen.load_dataset(name or dataset, **options)
+
+
+def places() -> Callable[[], finding.Places]:
+  """Defines where files are looked for."""
+  values = from_fields(Images, only=('raw_dir', 'data_dir', 'partial'))
+  return lambda: finding.Places(**values())
+
+
+@dataclasses.dataclass(frozen=True)
+class Networks:
+  """The networks to choose among.
+
+  Attributes:
+    symmetries: The symmetries to choose among, separated by commas; by default
+      those of the paper's that can act on the images. Your own are written
+      module.function, as numpy.transpose.
+    head: The last layer: invariant (the logits are the same for transformed
+      images) or dense (as in the paper).
+    features: Channels at each hidden point; by default as many as give small or
+      colour images a network of fair size.
+  """
+
+  symmetries: tuple[str, ...] | None = None
+  head: str = 'invariant'
+  features: int | None = None
+
+
+def networks(
+  exclude: Sequence[str] = (), **defaults: Any
+) -> Callable[[], dict[str, Any]]:
+  """Defines the flags of `Networks`, which are keyword arguments of a space."""
+  names = ', '.join(aen.SYMMETRIES)
+  known = f'Those known: {names} (CNNs: rotation and flips).'
+  values = from_fields(
+    Networks,
+    exclude=exclude,
+    choices={'head': mlp_lib.HEADS},
+    notes={'symmetries': known},
+    **defaults,
+  )
+
+  def symmetry(word: str) -> aen.Symmetry | str:
+    """Returns a name as it is, and `module.function` as that function."""
+    module, _, name = word.rpartition('.')
+    if not module:
+      return word
+    try:
+      function = getattr(importlib.import_module(module), name, None)
+    except ModuleNotFoundError as error:
+      raise ValueError(
+        f'--symmetries: there is no module {module!r} in the current directory'
+        f' or on PYTHONPATH, for {word}'
+      ) from error
+    if not callable(function):
+      raise ValueError(
+        f'--symmetries: {module} has no function {name!r}; write'
+        ' module.function, such as numpy.transpose'
+      )
+    return aen.Symmetry(word, function)
+
+  def parse() -> dict[str, Any]:
+    found = values()
+    if found['symmetries'] is not None:
+      found['symmetries'] = [*map(symmetry, found['symmetries'])]
+    return found
+
+  return parse

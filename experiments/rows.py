@@ -1,0 +1,56 @@
+"""Rows of all result files: CSV on disk, Markdown on pages.
+
+A row is text by column, as in the file, so that a file that is read and written
+again keeps its bytes. Two columns have names that are older than our words:
+`published` is the accuracy by the paper protocol, `honest` by the validation
+protocol.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import csv
+import pathlib
+
+from aen import io as io_lib
+
+Row = Mapping[str, str]
+
+
+def read(path: pathlib.Path, columns: Iterable[str] = ()) -> list[Row]:
+  """Returns a file's rows, none if there is no file; it must have `columns`."""
+  if not path.exists():
+    return []
+  with open(path, newline='', encoding='utf-8') as file:
+    stored = csv.DictReader(file)
+    if missing := set(columns) - set(stored.fieldnames or ()):
+      raise ValueError(
+        f'{path} lacks the column {min(missing)!r}: another version wrote it;'
+        ' delete it, the store beside it knows all that was trained'
+      )
+    return list(stored)
+
+
+def write(path: pathlib.Path, rows: Sequence[Mapping[str, object]]) -> None:
+  """Writes rows, all of them or nothing; the first one names the columns."""
+  with io_lib.written_text(path) as file:
+    writer = csv.DictWriter(file, rows[0], restval='', lineterminator='\n')
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def add(path: pathlib.Path, rows: Iterable[Row], key: Sequence[str]) -> None:
+  """Writes rows beside those in the file, in place of those with their key."""
+  known = {tuple(r[k] for k in key): r for r in [*read(path), *rows]}
+  write(path, list(known.values()))
+
+
+def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+  """Returns a table in Markdown."""
+  head, *lines = ('| ' + ' | '.join(line) + ' |' for line in (heads, *rows))
+  return '\n'.join([head, '|' + '---|' * len(heads), *lines])
+
+
+def words(names: str) -> str:
+  """Returns names that are separated by spaces as one phrase."""
+  return names.replace(' ', ' + ') or 'none'

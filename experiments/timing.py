@@ -1,0 +1,147 @@
+"""The timing of all benchmarks: runs interleaved, ratios within each round.
+
+A busy machine slows all variants alike when they run in turn, so ratios are
+taken round by round; what is reported is their median and their range.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import pathlib
+import statistics
+import time
+from typing import Any
+
+from absl import flags
+from flax import linen as nn
+import jax
+import optax
+
+from experiments import rows as rows_lib
+
+_WIDTH = 9  # of a column on the terminal
+Times = Mapping[str, Sequence[float]]  # seconds of each variant, by round
+
+
+def timed(function: Callable[..., Any], *args: Any) -> tuple[float, Any]:
+  """Returns the seconds of a call, and its result, once it is computed."""
+  start = time.perf_counter()
+  result = jax.block_until_ready(function(*args))
+  return time.perf_counter() - start, result
+
+
+def fastest(function: Callable[[], Any], repeats: int) -> tuple[float, Any]:
+  """Returns the smallest of several times, and the result; not for JAX."""
+  times = []
+  for _ in range(repeats):
+    start = time.perf_counter()
+    result = function()
+    times.append(time.perf_counter() - start)
+  return min(times), result
+
+
+def interleaved(
+  variants: Mapping[str, Callable[[], Any]], repeats: int, warm_up: int = 1
+) -> dict[str, list[float]]:
+  """Returns the seconds of each variant, round by round.
+
+  In the rounds to warm up, which do not count, programs are compiled.
+  """
+  times: dict[str, list[float]] = {name: [] for name in variants}
+  for number in range(warm_up + repeats):
+    for name, run in variants.items():
+      seconds, _ = timed(run)
+      if number >= warm_up:
+        times[name].append(seconds)
+  return times
+
+
+def ratio(times: Times, name: str, base: str) -> float:
+  """Returns the median over rounds of one variant's time over another's."""
+  pairs = zip(times[name], times[base], strict=True)
+  return statistics.median(a / b for a, b in pairs)
+
+
+def milliseconds(times: Times, name: str) -> float:
+  """Returns the median of a variant's times."""
+  return 1e3 * statistics.median(times[name])
+
+
+def spread(ratios: Iterable[float], what: str) -> str:
+  """Says what the median ratio is, and how far others are from it."""
+  found = sorted(ratios)
+  return (
+    f'median {statistics.median(found):.2f}, from {found[0]:.2f} to'
+    f' {found[-1]:.2f}, over {len(found)} {what}'
+  )
+
+
+class DenseMLP(nn.Module):
+  """An MLP without symmetry, with the layers of Flax."""
+
+  widths: tuple[int, ...]  # the last one: classes
+  kernel_init: Callable[..., jax.Array] = nn.initializers.lecun_normal()
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps images [B, ...] to logits."""
+    x = x.reshape(len(x), -1)
+    for width in self.widths[:-1]:
+      x = nn.relu(nn.Dense(width, kernel_init=self.kernel_init)(x))
+    return nn.Dense(self.widths[-1], kernel_init=self.kernel_init)(x)
+
+
+def training_step(
+  logits: Callable[..., jax.Array],
+  labels: jax.Array,
+  optimizer: optax.GradientTransformation,
+) -> Callable[..., tuple[Any, Any]]:
+  """Returns a step of (parameters, state of the optimizer) on one batch.
+
+  `logits` is a function of the parameters and of the step's other arguments.
+  """
+
+  def loss(params: Any, *args: Any) -> jax.Array:
+    return optax.softmax_cross_entropy_with_integer_labels(
+      logits(params, *args), labels
+    ).mean()
+
+  def step(state: tuple[Any, Any], *args: Any) -> tuple[Any, Any]:
+    params, opt_state = state
+    gradient = jax.grad(loss)(params, *args)
+    updates, opt_state = optimizer.update(gradient, opt_state)
+    return optax.apply_updates(params, updates), opt_state
+
+  return step
+
+
+def output(benchmark: str) -> Callable[[str], pathlib.Path]:
+  """Defines --out; returns a function from a file's name to its path there."""
+  out = flags.DEFINE_string('out', f'runs/{benchmark}', 'Folder of tables.')
+
+  def path(name: str) -> pathlib.Path:
+    folder = pathlib.Path(out.value)
+    folder.mkdir(parents=True, exist_ok=True)  # fails before the measurements
+    return folder / name
+
+  return path
+
+
+def collect(
+  rows: Iterable[Mapping[str, Any]], path: pathlib.Path
+) -> list[Mapping[str, Any]]:
+  """Prints rows as they are measured, then writes them as a table."""
+  found: list[Mapping[str, Any]] = []
+  for row in rows:
+    if not found or found[-1].keys() != row.keys():
+      print('  '.join(f'{name:{_WIDTH}}' for name in row))
+    cells = (
+      f'{f"{v:.4g}" if isinstance(v, float) else v!s:{max(_WIDTH, len(name))}}'
+      for name, v in row.items()
+    )
+    print('  '.join(cells), flush=True)
+    found.append(row)
+  rows_lib.write(path, found)
+  print(f'Table: {path}')
+  return found

@@ -1,0 +1,95 @@
+"""Networks at the paper's size: both protocols, from one training."""
+
+import numpy as np
+import pytest
+
+import aen
+from aen.data import finding
+from aen.train import child as child_lib
+from aen.train import recipe as recipe_lib
+from aen.train import store as store_lib
+from experiments import retraining
+from tests.train import score_test
+
+
+@pytest.mark.parametrize(
+  ('criterion', 'honest', 'validation'),
+  [('accuracy', '0.4', '0.75'), ('likelihood', '0.5', '0.625')],
+)
+def test_a_row_has_both_protocols(criterion, honest, validation):
+  names = ('rotation', 'vertical_flip')
+  row = retraining.row(score_test.RECORD, 'best', 'digits', names, criterion)
+  assert row == {
+    'role': 'best',
+    'dataset': 'digits',
+    'symmetries': 'rotation vertical_flip',
+    'seed': '3',
+    'weights': '9',
+    'published': '0.9',
+    'honest': honest,
+    'validation': validation,
+    'seconds': '1.5',
+  }
+
+
+def load(**options):
+  return aen.load_dataset('g_digits/aug2', num_train=64, **options)
+
+
+def test_the_few_are_the_test_images_of_the_part():
+  data, part = load(), load(num_test=20)
+  few = retraining.few_of(data, part)
+  assert few.shape == (297,)
+  np.testing.assert_array_equal(data.test.images[few], part.test.images)
+  with pytest.raises(ValueError, match='lacks; load both with the same name'):
+    retraining.few_of(part, data)
+
+
+def test_a_table_is_trained_once(monkeypatch):
+  data = load(num_validation=20)
+  few = retraining.few_of(data, load(num_test=20))
+  monkeypatch.setattr(retraining, 'load', lambda *_: (data, few))
+  trained, train_children = [], child_lib.train_children
+
+  def counted(keys, *args, **options):
+    trained.extend(keys)
+    return train_children(keys, *args, **options)
+
+  monkeypatch.setattr(child_lib, 'train_children', counted)
+  store = store_lib.Results()
+  task = retraining.Task(
+    'g_digits/aug2',
+    {'plain': (), 'rotation': ('rotation',)},
+    [0, 1],
+    recipe_lib.Recipe(epochs=2, batch_size=16),
+    options={'symmetries': ('rotation', 'vertical_flip')},
+  )
+  rows = retraining.train(task, store, finding.Places())
+  assert len(trained) == 4
+  asked = [(row['role'], row['symmetries'], row['seed']) for row in rows]
+  assert asked == [
+    ('plain', '', '0'),
+    ('plain', '', '1'),
+    ('rotation', 'rotation', '0'),
+    ('rotation', 'rotation', '1'),
+  ]
+  for row in rows:
+    assert row['dataset'] == 'g_digits/aug2'
+    for column, total in (
+      ('published', 20),
+      ('honest', 297),
+      ('validation', 20),
+    ):
+      share = float(row[column])
+      assert share == round(share * total) / total  # no float32 left in it
+      assert 0 <= share <= 1
+  changed = task._replace(change='twice')
+  again = retraining.train(changed, store, finding.Places())
+  assert [row['role'] for row in again[::2]] == [
+    'plain, twice',
+    'rotation, twice',
+  ]
+  assert [{**row, 'role': ''} for row in again] == [
+    {**row, 'role': ''} for row in rows
+  ]
+  assert len(trained) == 4
