@@ -117,6 +117,8 @@ def _spectral_dense(
   Returns:
     [..., M] or [..., M, F].
   """
+  from aen.nn import linear  # needs JAX's extension API, layers do not
+
   channels, features = weights.shape[1:] or (1, 1)
   batch = x.shape[: x.ndim - (weights.ndim + 1) // 2]
   num_in, num_out = form.in_order.size, form.out_order.size
@@ -126,25 +128,25 @@ def _spectral_dense(
 
   # One gather for the kernel entries of all pairs of sectors.
   flat = np.concatenate([part.ravel() for part in form.index.values()])
-  entries = kernels.linear_gather(weights, flat)
+  entries = linear.linear_gather(weights, flat)
   entries = split(entries, [part.size for part in form.index.values()], 0)
   blocks = {}  # of each pair of sectors, by block: [k, n * C, m * F]
   for (pair, index), part in zip(form.index.items(), entries, strict=True):
     part = part.reshape(*index.shape, channels, features)
-    part = kernels.transform(form.kernel[pair], kernels.merge_channels(part))
+    part = linear.transform(form.kernel[pair], kernels.merge_channels(part))
     own = [block for block in form.blocks if pair in block.kernels]
     parts = split(part, [block.size for block in own], 0)
     blocks[pair] = dict(zip(own, parts, strict=True))
 
   # The batch is the last axis, so that points are rows that lie together.
-  x = kernels.linear_gather(
+  x = linear.linear_gather(
     x.reshape(-1, num_in, channels).transpose(1, 2, 0), form.in_order
   )
   signals = []  # of each sector, by block: [k, n * C, B]
   sectors = split(x, [c * n for c, n in form.in_sectors], 0)
   for s, part in enumerate(sectors):
     part = part.reshape(form.in_sectors[s][0], -1, part.shape[-1])
-    part = kernels.transform(form.analysis[s], part)
+    part = linear.transform(form.analysis[s], part)
     own = [block for block in form.blocks if s in block.inputs]
     parts = split(part, [block.size for block in own], 0)
     signals.append(dict(zip(own, parts, strict=True)))
@@ -166,11 +168,9 @@ def _spectral_dense(
 
   outputs = []
   for matrix, parts in zip(form.synthesis, products, strict=True):
-    part = kernels.transform(matrix, jnp.concatenate(parts))
+    part = linear.transform(matrix, jnp.concatenate(parts))
     outputs.append(part.reshape(-1, features, part.shape[-1]))
-  y = kernels.linear_gather(
-    jnp.concatenate(outputs), np.argsort(form.out_order)
-  )
+  y = linear.linear_gather(jnp.concatenate(outputs), np.argsort(form.out_order))
   if bias is not None:
     y += bias.reshape(num_out, features, 1)
   return y.transpose(2, 0, 1).reshape(*batch, num_out, *weights.shape[2:])

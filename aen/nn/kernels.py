@@ -9,16 +9,10 @@ Legend: N input points, M output points, C input channels, F features, W free
 weights.
 """
 
-from collections.abc import Callable
 import functools
 import hashlib
-from typing import Any
 
 import jax
-from jax.extend import core
-from jax.interpreters import ad
-from jax.interpreters import batching
-from jax.interpreters import mlir
 import jax.numpy as jnp
 import numpy as np
 
@@ -46,38 +40,39 @@ def shared_kernel(weights: jax.Array, index: Array) -> jax.Array:
     index.ravel(), np.arange(index.size)
   ):  # every entry has a weight of its own
     return weights[:num_used].reshape(*index.shape, *weights.shape[1:])
-  return _gather(weights, _Index(index))
+  return _gather(weights, StaticArray(index))
 
 
-class _Index:
+class StaticArray:
   """An array as a static argument: hashable, equal by its contents."""
 
   def __init__(self, labels: np.ndarray) -> None:
+    """Hashes the contents once."""
     self.labels = labels
     digest = hashlib.sha256(np.ascontiguousarray(labels).tobytes()).digest()
     self._key = (labels.shape, labels.dtype, digest)
 
   def __eq__(self, other: object) -> bool:
-    return isinstance(other, _Index) and self._key == other._key
+    return isinstance(other, StaticArray) and self._key == other._key
 
   def __hash__(self) -> int:
     return hash(self._key)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _gather(weights: jax.Array, index: _Index) -> jax.Array:
+def _gather(weights: jax.Array, index: StaticArray) -> jax.Array:
   """`weights[index]` with a gradient that is summed by gathers."""
   return weights[index.labels]
 
 
 def _gather_forward(
-  weights: jax.Array, index: _Index
+  weights: jax.Array, index: StaticArray
 ) -> tuple[jax.Array, jax.Array]:
   return weights[index.labels], weights  # only their shape is needed
 
 
 def _gather_backward(
-  index: _Index, weights: jax.Array, gradient: jax.Array
+  index: StaticArray, weights: jax.Array, gradient: jax.Array
 ) -> tuple[jax.Array]:
   sums = gradient.reshape(index.labels.size, *weights.shape[1:])
   zero = jnp.zeros_like(sums[:1])
@@ -92,7 +87,7 @@ _gather.defvjp(_gather_forward, _gather_backward)
 
 
 @functools.lru_cache(maxsize=16)
-def _sum_tables(index: _Index) -> list[np.ndarray]:
+def _sum_tables(index: StaticArray) -> list[np.ndarray]:
   return sum_tables(index.labels.ravel())
 
 
@@ -126,125 +121,6 @@ def sum_tables(labels: np.ndarray, width: int = 8) -> list[np.ndarray]:
     tables.append(table)
     labels = np.repeat(np.arange(counts.size), parts)
   return tables
-
-
-# JAX transposes a gather to a scatter-add, and the product of a small matrix
-# with a long one to a product with a matrix of few columns. Both are slow on a
-# CPU, so these linear maps are primitives that know their transposes. They can
-# be differentiated in forward mode, unlike functions with a custom gradient.
-
-
-def linear_gather(
-  values: jax.Array, index: np.ndarray, axis: int = 0
-) -> jax.Array:
-  """Returns `jnp.take(values, index, axis)`, transposed by gathers."""
-  return _gather_p.bind(values, index=_Index(index), axis=axis)
-
-
-def _take(values: jax.Array, index: _Index, axis: int) -> jax.Array:
-  return jnp.take(values, index.labels, axis, mode='clip')
-
-
-def _take_transpose(
-  gradient: jax.Array, values: ad.UndefinedPrimal, index: _Index, axis: int
-) -> tuple[jax.Array]:
-  def pad(sums: jax.Array, size: int) -> jax.Array:
-    widths = [(0, 0)] * sums.ndim
-    widths[axis] = (0, size - sums.shape[axis])
-    return jnp.pad(sums, widths) if size > sums.shape[axis] else sums
-
-  size, sums = values.aval.shape[axis], gradient
-  for table in _transpose_tables(index, size):
-    padded = pad(sums, int(table.max()) + 1)
-    rows = [linear_gather(padded, row, axis) for row in table]
-    sums = functools.reduce(jnp.add, rows)
-  return (pad(sums, size),)
-
-
-@functools.lru_cache(maxsize=64)
-def _transpose_tables(index: _Index, size: int) -> list[np.ndarray]:
-  """Returns tables as `sum_tables` does, for labels that need not all occur.
-
-  If only the last labels are missing, they are left for the caller to pad.
-  """
-  used, labels = np.unique(index.labels, return_inverse=True)
-  tables = sum_tables(labels.ravel())
-  if used[-1] >= used.size:
-    place = np.full(size, used.size, np.int32)
-    place[used] = np.arange(used.size)
-    tables.append(place[None])
-  return tables
-
-
-def _take_batch(
-  args: tuple[jax.Array], dims: tuple[int], index: _Index, axis: int
-) -> tuple[jax.Array, int]:
-  values = jnp.moveaxis(args[0], dims[0], 0)
-  return _gather_p.bind(values, index=index, axis=axis + 1), 0
-
-
-def transform(matrix: np.ndarray, values: jax.Array) -> jax.Array:
-  """Multiplies along the first axis: [K, c] times [c, ...] is [K, ...]."""
-  if np.array_equal(matrix, np.eye(values.shape[0])):
-    return values
-  matrix = matrix.astype(values.dtype)
-  return _transform_p.bind(values, matrix=_Index(matrix))
-
-
-def _multiply(values: jax.Array, matrix: _Index) -> jax.Array:
-  rows = values.reshape(values.shape[0], -1)
-  product = jnp.matmul(matrix.labels, rows, precision='highest')
-  return product.reshape(-1, *values.shape[1:])
-
-
-def _multiply_transpose(
-  gradient: jax.Array, values: ad.UndefinedPrimal, matrix: _Index
-) -> tuple[jax.Array]:
-  return (transform(matrix.labels.T, gradient),)
-
-
-def _multiply_batch(
-  args: tuple[jax.Array], dims: tuple[int], matrix: _Index
-) -> tuple[jax.Array, int]:
-  return _transform_p.bind(jnp.moveaxis(args[0], dims[0], 1), matrix=matrix), 1
-
-
-def _linear_primitive(
-  name: str,
-  fn: Callable[..., jax.Array],
-  transpose: Callable[..., tuple[jax.Array]],
-  batch: Callable[..., tuple[jax.Array, int]],
-) -> core.Primitive:
-  """Makes a primitive of a linear function of one array and static options."""
-
-  def abstract(values: jax.core.ShapedArray, **options: Any) -> Any:
-    like = jax.ShapeDtypeStruct(values.shape, values.dtype)
-    out = jax.eval_shape(functools.partial(fn, **options), like)
-    return jax.core.ShapedArray(out.shape, out.dtype)
-
-  def transposed(gradient: Any, values: Any, **options: Any) -> tuple[Any]:
-    if isinstance(gradient, ad.Zero):
-      return (ad.Zero(values.aval),)
-    return transpose(gradient, values, **options)
-
-  primitive = core.Primitive(name)
-  primitive.def_impl(lambda values, **options: jitted(values, **options))
-  primitive.def_abstract_eval(abstract)
-  ad.deflinear2(primitive, transposed)
-  batching.primitive_batchers[primitive] = batch
-  mlir.register_lowering(primitive, mlir.lower_fun(fn, multiple_results=False))
-
-  @functools.partial(jax.jit, static_argnames=('index', 'axis', 'matrix'))
-  def jitted(values: jax.Array, **options: Any) -> jax.Array:
-    return fn(values, **options)
-
-  return primitive
-
-
-_gather_p = _linear_primitive('aen_take', _take, _take_transpose, _take_batch)
-_transform_p = _linear_primitive(
-  'aen_transform', _multiply, _multiply_transpose, _multiply_batch
-)
 
 
 def first_entries(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import aen
-from aen.nn import kernels
+from aen.nn import linear
 from tests.precision import enable_x64
 
 SETS = [
@@ -261,7 +261,7 @@ def test_linear_gather(axis):
   rng = np.random.default_rng(0)
   values = rng.standard_normal((5, 5, 5), np.float32)
   index = np.array([0, 3, 3, 1, 2, 3, 0])  # 4 is not used
-  take = functools.partial(kernels.linear_gather, index=index, axis=axis)
+  take = functools.partial(linear.linear_gather, index=index, axis=axis)
   y, pull = jax.vjp(take, values)
   np.testing.assert_array_equal(y, np.take(values, index, axis))
   expected = np.zeros_like(values)
