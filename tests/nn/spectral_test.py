@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import aen
+from aen.groups.symmetries import PAPER_SYMMETRIES
 from aen.nn import linear
 from tests.precision import enable_x64
 
@@ -29,6 +30,15 @@ KINDS = {
   'invariant': {'invariant': True},
   'padded': {'max_weights': 64 * 64},
 }
+QUICK = [('rotation',), ('horizontal_translation',), PAPER_SYMMETRIES]
+PARAMETERS = [
+  pytest.param(
+    names,
+    id='+'.join(names),
+    marks=[] if names in QUICK else pytest.mark.slow,
+  )
+  for names in SETS
+]
 
 
 def layers(names, in_shape=(8, 8), out_shape=(4, 4), **kwargs):
@@ -72,20 +82,20 @@ def assert_same_function(gather, spectral, x, tolerance):
 
 
 @pytest.mark.parametrize('kind', KINDS)
-@pytest.mark.parametrize('names', SETS, ids='+'.join)
+@pytest.mark.parametrize('names', PARAMETERS)
 def test_same_values_and_gradients(names, kind):
   gather, spectral = layers(names, **KINDS[kind])
   assert_same_function(gather, spectral, inputs(gather), 2e-6)
 
 
-@pytest.mark.parametrize('names', SETS, ids='+'.join)
+@pytest.mark.parametrize('names', PARAMETERS)
 def test_same_values_and_gradients_in_double_precision(names):
   with enable_x64(True):
     gather, spectral = layers(names, features=2, param_dtype=jnp.float64)
     assert_same_function(gather, spectral, inputs(gather, np.float64), 1e-12)
 
 
-@pytest.mark.parametrize('names', SETS, ids='+'.join)
+@pytest.mark.parametrize('names', PARAMETERS)
 def test_exact_on_the_papers_grids(names):
   """To 1e-6, compared with the product in double precision."""
   gather, spectral = layers(names, (28, 28), (20, 20), use_bias=False)
