@@ -1,4 +1,4 @@
-"""Killed at any moment, a search goes on and ends with the same bytes."""
+"""A search that is killed at any moment resumes, to the same bytes."""
 
 import json
 import os
@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 )
 def test_a_search_survives_being_killed(tmp_path, case, kills):
   run = subprocess.run(
-    [sys.executable, '-m', 'tests.crash_driver', str(tmp_path), case],
+    [sys.executable, '-m', 'tests.search.crash_driver', str(tmp_path), case],
     cwd=ROOT,
     env={**os.environ, 'PYTHONPATH': os.pathsep.join(sys.path)},
     capture_output=True,
