@@ -1,8 +1,8 @@
 """Runs one small search again and again, killed each time, until it is done.
 
-A process of its own: `python -m tests.search.crash_driver DIRECTORY CASE`. An attempt
-is a fork, made before JAX has started any thread; SIGKILL ends it at a chosen
-moment.
+A process of its own: `python -m tests.search.crash_driver DIRECTORY CASE`. An
+attempt is a fork, made before JAX has started any thread; SIGKILL ends it at a
+chosen moment.
 """
 
 import contextlib
