@@ -54,8 +54,9 @@ _SPATIAL_POOLS = {'max': 'MaxPool', 'mean': 'AveragePool'}
 class _Value:
   """An array of the graph: [B, *stored] in the file, [B, *shape] in JAX.
 
-  Both have the same entries in row-major order, once the first axis of `stored`
-  is moved to the end if `channels_first`. So a reshape needs no node.
+  Both have the same entries in row-major order; with `channels_first`, after
+  `np.moveaxis` of the first axis of `stored` to the end. So a reshape needs no
+  node.
   """
 
   name: str

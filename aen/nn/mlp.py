@@ -53,7 +53,8 @@ class EquivariantMLP(nn.Module):
     activation: The activation function after each hidden layer.
     dtype, param_dtype, kernel_init, bias_init: As in `EquivariantDense`.
     max_weights: Pads the kernels of the equivariant layers, one number each.
-    method: 'gather', 'spectral' or 'auto', as in `EquivariantDense`.
+    method: 'gather', 'spectral' or 'auto', as in `EquivariantDense`. With the
+      last two, `activation` must not mix the examples of a batch.
 
   >>> EquivariantMLP(('rotation', 'horizontal_flip')).num_weights()
   63440
