@@ -46,6 +46,7 @@ class Source:
   citation: str = ''
   folder: str = ''
   files: tuple[File, ...] = ()
+  extracted: tuple[File, ...] = ()
   transposed: bool = False
   first_label: int = 0
   swapped: bool = False
@@ -85,8 +86,11 @@ def _source(name: str, entry: Mapping[str, Any]) -> Source:
     )
   tuples = {k: tuple(v) for k, v in entry.items() if isinstance(v, list)}
   class_names = tuple(entry['class_names'])  # also of a string
-  files = tuple(File(**file) for file in entry.get('files', ()))
-  fields = {**entry, **tuples, 'class_names': class_names, 'files': files}
+  files = {
+    key: tuple(File(**file) for file in entry.get(key, ()))
+    for key in ('files', 'extracted')
+  }
+  fields = {**entry, **tuples, 'class_names': class_names, **files}
   return Source(name=name, **fields)
 
 

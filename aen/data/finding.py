@@ -104,10 +104,19 @@ def _raw_paths(
   if source.files and places.raw:
     folders.insert(0, places.raw / source.folder)
   for folder in folders:
-    paths = [folder / file.name for file in source.files]
-    if all(path.is_file() for path in paths):
-      return paths
+    for files in filter(None, (source.files, source.extracted)):
+      paths = [_path(folder, file) for file in files]
+      if all(path.is_file() for path in paths):
+        return paths
   return None if source.files else []
+
+
+def _path(folder: pathlib.Path, file: catalogue.File) -> pathlib.Path:
+  """Returns where a file lies; what was published as .gz may be unpacked."""
+  path = folder / file.name
+  unpacked = path.with_suffix('')
+  packed = path.suffix == '.gz' and not path.is_file()
+  return unpacked if packed and unpacked.is_file() else path
 
 
 def _read_prepared(
@@ -190,9 +199,13 @@ def _download(source: catalogue.Source, places: Places) -> list[pathlib.Path]:
     return _download_by_tfds(source, places.tfds / 'downloads')
   except (OSError, ImportError) as error:
     folder = (places.raw or pathlib.Path('<raw_dir>')) / source.folder
-    names = ', '.join(
-      file.name for file in source.files if not (folder / file.name).is_file()
-    )
+    missing = [
+      file.name for file in source.files if not _path(folder, file).is_file()
+    ]
+    names = ', '.join(missing)
+    if source.extracted:
+      members = ', '.join(file.name for file in source.extracted)
+      names += f' (or its members, {members})'
     given = '' if places.raw else ' (no raw_dir or AEN_RAW_DIR is set)'
     reason = ' '.join(str(error).split())
     again = 'connect and try again' if places.download else 'pass download=True'

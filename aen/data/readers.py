@@ -46,7 +46,9 @@ Reader = Callable[[catalogue.Source, Paths], Arrays]
 
 def read(source: catalogue.Source, paths: Paths) -> dataset_lib.Parts:
   """Reads official files; ValueError if they are others, or damaged."""
-  for file, path in zip(source.files, paths, strict=True):
+  alternatives = source.files, source.extracted
+  files = next(files for files in alternatives if len(files) == len(paths))
+  for file, path in zip(files, paths, strict=True):
     verify(path, file)
   arrays = READERS[source.format](source, paths)
   return as_parts(source, arrays, where=source.name)
@@ -99,19 +101,20 @@ def as_parts(
 
 def verify(path: pathlib.Path, file: catalogue.File) -> None:
   """Raises ValueError if a file is not the official one."""
-  if not file.sha256:
+  known = file.sha256, file.content_sha256
+  if not any(known):
     return
   with path.open('rb') as f:
     digest = hashlib.file_digest(f, 'sha256').hexdigest()
-  if digest == file.sha256:
+  if digest in known:  # the second one, if it was unpacked
     return
-  if file.name.endswith('.gz'):
+  if path.suffix == '.gz' and file.content_sha256:
     content = hashlib.sha256(read_gzip(path)).hexdigest()
     if content == file.content_sha256:
       return
   origin = f' from {file.url}' if file.url else ''
   raise ValueError(
-    f'{path}: wrong checksum, expected sha256 {file.sha256} ({file.size}'
+    f'{path}: wrong checksum, expected sha256 {max(known)} ({file.size}'
     f' bytes), got {digest} ({path.stat().st_size} bytes); this is not the'
     f' official {file.name}: fetch it again{origin}'
   )
@@ -224,7 +227,10 @@ def _tic_tac_toe(source: catalogue.Source, _: Paths) -> Arrays:
 
 def _idx(_: catalogue.Source, paths: Paths) -> Arrays:
   """Reads the four files of MNIST and of the sets that copy its form."""
-  arrays = [parse_idx(read_gzip(path), path) for path in paths]
+  arrays = []
+  for path in paths:
+    content = read_gzip(path) if path.suffix == '.gz' else path.read_bytes()
+    arrays.append(parse_idx(content, path))
   return arrays[:2], arrays[2:]
 
 
@@ -249,18 +255,26 @@ def _emnist(source: catalogue.Source, paths: Paths) -> Arrays:
 
 
 def _cifar10(_: catalogue.Source, paths: Paths) -> Arrays:
-  """Reads CIFAR-10's binary archive: rows of label, red, green, blue."""
-  (archive,) = paths
+  """Reads CIFAR-10's binary archive, or its members, in rows of 3073 bytes.
+
+  A row is the label, then the red, the green and the blue image.
+  """
   names = [*(f'data_batch_{i}' for i in range(1, 6)), 'test_batch']
-  batches = []  # of uint8 [N, 1 + 3 * 32 * 32]
-  with (
-    intact(archive, 'six .bin files with rows of 3073 bytes in a tar file'),
-    tarfile.open(archive) as f,
-  ):
-    for name in names:
-      member = f.extractfile(f'cifar-10-batches-bin/{name}.bin')
-      content = member.read() if member else b''
-      batches.append(np.frombuffer(content, np.uint8).reshape(-1, 3073))
+  if len(paths) > 1:
+    contents = [path.read_bytes() for path in paths]
+  else:
+    with (
+      intact(paths[0], 'six .bin files with rows of 3073 bytes in a tar file'),
+      tarfile.open(paths[0]) as f,
+    ):
+      members = [
+        f.extractfile(f'cifar-10-batches-bin/{name}.bin') for name in names
+      ]
+      contents = [member.read() if member else b'' for member in members]
+  with intact(paths[-1], 'rows of 3073 bytes'):
+    batches = [
+      np.frombuffer(content, np.uint8).reshape(-1, 3073) for content in contents
+    ]
   for rows in (np.concatenate(batches[:5]), batches[5]):
     images = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     yield np.ascontiguousarray(images), rows[:, 0]

@@ -19,8 +19,10 @@ import numpy as np
 
 from aen import io as io_lib
 from aen.groups import point_group
+from aen.groups import sharing as sharing_lib
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import as_shape
+from aen.groups.orbits import join
 from aen.nn import pooling
 from aen.nn.conv import EquivariantConv
 from aen.nn.layer import HEADS
@@ -39,8 +41,14 @@ GROUPS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
 )
 _CHANNELS, _DENSE, _LAST_DENSE = 20, 100, 50
 _NUM_CONVS, _SIDE = 4, 3
-# Channel divisor by group order, so that parameter counts match the baseline's.
-_DIVISORS = {1: 1.0, 2: 1.8, 4: 3.0, 8: 6.0}
+# Layers without a ReLU after them.
+LINEAR_LAYERS = ('dense_1', 'head')
+# Channel divisor by number of copies of each feature, one per group element, so
+# that parameter counts match the baseline's.
+_DIVISORS = {1: 1.0, 2: 1.8, 4: 3.0, 8: 6.0, 16: 8.0}
+# The published network with all three symmetries; see `GroupCNN.copies`.
+_PUBLISHED_COPIES, _PUBLISHED_DENSE = 16, 76
+_PUBLISHED_NAMES = {'rotation', 'horizontal_flip', 'vertical_flip'}
 
 
 class GroupCNN(nn.Module):
@@ -74,6 +82,9 @@ class GroupCNN(nn.Module):
       `num_weights`, `to_dense` and `sharing_variables` need it.
     padding: Padding of the convolutions, 'VALID' or 'SAME'.
     dropout_rate: Rate of the dropout after the first dense layer.
+    as_published: Whether to build the network of the paper's code instead: the
+      first dense layer has 100 units for every group, and rotation with both
+      flips gives the network described at `copies`.
     dtype, param_dtype, kernel_init, bias_init, method: As in `EquivariantConv`.
 
   >>> GroupCNN(()).num_weights((28, 28, 1))
@@ -89,6 +100,7 @@ class GroupCNN(nn.Module):
   in_shape: Sequence[int] | None = None
   padding: str = 'VALID'
   dropout_rate: float = 0.5
+  as_published: bool = False
   dtype: Dtype | None = None
   param_dtype: Dtype = jnp.float32
   kernel_init: Initializer = initializers.lecun_normal()
@@ -103,7 +115,7 @@ class GroupCNN(nn.Module):
         raise ValueError(
           f'{name} must be one of {known}, got {getattr(self, name)!r}'
         )
-    if not self.width > 0 or _channels(self.width, self.group().order) < 1:
+    if not self.width > 0 or _channels(self.width, self.copies()) < 1:
       raise ValueError(
         'width must leave every layer at least one channel, got'
         f' {self.width!r}; 1.0 and 1.5 are the sizes of the paper'
@@ -118,15 +130,33 @@ class GroupCNN(nn.Module):
     return point_group.group(self.symmetries)
 
   @nn.nowrap
+  def copies(self) -> int:
+    """Returns how many copies of each feature there are: one per element.
+
+    The published code lists the group of rotation with both flips as 4 · 2 · 2
+    = 16 copies, of which 8 are distinct: D4, each element twice. It also loses
+    one spatial index of its G→G filters, ψ(r, h) = ψ(r₁, h): they are constant
+    along one axis. With `as_published=True` this network is computed without
+    repetition: inputs of G→G convolutions are multiplied by 2, the features of
+    the first dense layer given twice.
+    """
+    chosen = {symmetry.name for symmetry in self.symmetries}
+    if self.as_published and chosen == _PUBLISHED_NAMES:
+      return _PUBLISHED_COPIES
+    return self.group().order
+
+  @nn.nowrap
   def widths(self, in_shape: Sequence[int] | None = None) -> tuple[int, int]:
     """Returns the channels of each group element, and the dense width.
 
     The dense width is the one whose number of weights is nearest to that of the
     baseline, the network without symmetry.
     """
-    in_shape, order = self._shape(in_shape), self.group().order
-    channels = _channels(self.width, order)
-    if order == 1:
+    in_shape, copies = self._shape(in_shape), self.copies()
+    channels = _channels(self.width, copies)
+    if copies == _PUBLISHED_COPIES:
+      return channels, _PUBLISHED_DENSE
+    if copies == 1 or self.as_published:
       return channels, _DENSE
     baseline = self.clone(symmetries=()).num_weights(in_shape)
     one, two = (self._count(in_shape, channels, dense) for dense in (1, 2))
@@ -166,7 +196,10 @@ class GroupCNN(nn.Module):
     def conv(
       name: str, features: int, sides: Sequence[int], padding: str
     ) -> nn.Module:
-      return EquivariantConv(
+      cls = EquivariantConv
+      if self.copies() == _PUBLISHED_COPIES:
+        cls = _PublishedConv
+      return cls(
         self.symmetries,
         features,
         sides,
@@ -200,7 +233,7 @@ class GroupCNN(nn.Module):
     features = channels  # inputs of the first dense layer
     if self.head == 'dense':
       space = _spaces(in_shape, self.padding)[-1]
-      features *= self.group().order * math.prod(space)
+      features *= self.copies() * math.prod(space)
     hidden = (channels,) * (_NUM_CONVS - 1)
     inputs = (in_shape[-1], *hidden, features, dense, _LAST_DENSE)
     total = 0
@@ -212,12 +245,15 @@ class GroupCNN(nn.Module):
     return total
 
   @nn.compact
-  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+  def __call__(
+    self, x: jax.Array, train: bool | jax.Array = False
+  ) -> jax.Array:
     """Maps x [B, H, W, C] or [B, H, W] to logits [B, num_classes].
 
     Args:
       x: Images.
-      train: Whether dropout acts; it needs `rngs={'dropout': key}`.
+      train: Whether dropout acts; it needs `rngs={'dropout': key}`. May be
+        traced.
     """
     x = jnp.asarray(x)
     if x.ndim == 3:
@@ -231,16 +267,22 @@ class GroupCNN(nn.Module):
     in_shape, group = _image_shape(x.shape[1:]), self.group()
     _check_sizes(in_shape, self.padding, group)
     *convs, dense, last, head = self.sublayers(in_shape).values()
+    repeats = self.copies() // group.order
     for i, conv in enumerate(convs):
-      x = nn.relu(conv(x))
+      x = nn.relu(conv(x if i == 0 or repeats == 1 else repeats * x))
       if i % 2:
         x = pooling.spatial_pool(x, group, 2)
     self.sow('intermediates', 'features', x)
     if self.head == 'dense':
-      x = nn.relu(dense(x.reshape(x.shape[0], -1)))
+      x = x.reshape(x.shape[0], -1)
+      x = nn.relu(dense(jnp.tile(x, repeats)))
     else:
       x = pooling.group_pool(nn.relu(dense(x))).squeeze((1, 2))
-    x = nn.Dropout(self.dropout_rate, deterministic=not train)(x)
+    dropout = nn.Dropout(self.dropout_rate)
+    if isinstance(train, jax.Array):
+      x = jnp.where(train, dropout(x, deterministic=False), x)
+    else:
+      x = dropout(x, deterministic=not train)
     return head(last(x))
 
   @nn.nowrap
@@ -254,9 +296,25 @@ class GroupCNN(nn.Module):
     return _image_shape(shape)
 
 
-def _channels(width: float, order: int) -> int:
+class _PublishedConv(EquivariantConv):
+  """A convolution whose G→G filters are constant along the last axis."""
+
+  @nn.nowrap
+  def sharing(self) -> sharing_lib.Sharing:
+    own = super().sharing()
+    if self.lifting:
+      return own
+    # Of ψ, the kernel of the identity, entries that differ only in the last
+    # axis become one; sharing over the group then does so for every element.
+    same = np.arange(own.kernel.size).reshape(own.kernel.shape)
+    same[..., 0] = same[:, :1, :, 0]
+    labels = join(own.kernel.ravel(), same.ravel())
+    return sharing_lib.Sharing(labels.reshape(same.shape), own.bias)
+
+
+def _channels(width: float, copies: int) -> int:
   """Returns the channels of each group element, 10 for 20 · 1.5 / 3."""
-  return math.floor(_CHANNELS * width / _DIVISORS[order] + 1e-9)
+  return math.floor(_CHANNELS * width / _DIVISORS[copies] + 1e-9)
 
 
 def _image_shape(shape: Sequence[int]) -> tuple[int, int, int]:

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from typing_extensions import override
 
-from aen.groups import point_group
 from aen.groups import symmetries as symmetries_lib
 from aen.nn import convert
 from aen.nn.group_cnn import GroupCNN
@@ -38,13 +37,11 @@ class GCNNSpace(space_lib.Space):
   whose symmetries generate the same group are the same network.
 
   Attributes:
-    groups: The group of every set of symmetries, [2^S].
     template: The small network with all symmetries of the table.
   """
 
   helper = 'symmetry or augmentation'
 
-  groups: tuple[point_group.Group, ...]
   template: GroupCNN
 
   @override
@@ -67,6 +64,8 @@ class GCNNSpace(space_lib.Space):
     model = self.model(network)
     names = ('in_shape', 'num_classes', 'width', 'head', 'padding')
     described = {name: getattr(model, name) for name in names}
+    if model.as_published:
+      described['as_published'] = model.copies()
     described |= {
       'dropout_rate': model.dropout_rate,
       'group': model.group().elements.tolist(),
@@ -78,9 +77,11 @@ class GCNNSpace(space_lib.Space):
   def program(self, network: int) -> GroupCNN:
     """Returns one for all groups of an order, which have the same shapes."""
     model = self.model(network)
-    order = model.group().order
-    state = [group.order for group in self.groups].index(order)
-    first = self.model(int(self.network_of[state]))
+    states = (
+      self.template.clone(symmetries=chosen)
+      for chosen in _subsets(self.symmetries)
+    )
+    first = next(s for s in states if s.copies() == model.copies())
     return first.clone(width=model.width)
 
   @override
@@ -103,6 +104,7 @@ class GCNNSpace(space_lib.Space):
       'actions': self.actions(),
       'head': self.template.head,
       'padding': self.template.padding,
+      'as_published': self.template.as_published,
     }
 
   @override
@@ -118,6 +120,7 @@ def gcnn_space(
   *,
   head: str = 'dense',
   padding: str | None = None,
+  as_published: bool = False,
 ) -> GCNNSpace:
   """Returns the space of group CNNs on images of a given shape.
 
@@ -129,6 +132,8 @@ def gcnn_space(
     head: 'dense' (the paper's) or 'invariant'.
     padding: 'VALID' (the paper's) or 'SAME'; by default 'SAME' for images with
       a side below 24, of which 'VALID' leaves almost nothing.
+    as_published: As in `GroupCNN`; rotation with both flips is then a network
+      of its own, beside rotation with one of them.
   """
   image_shape = tuple(image_shape)
   if symmetries is None:
@@ -142,15 +147,14 @@ def gcnn_space(
     head=head,
     in_shape=image_shape,
     padding=padding,
+    as_published=as_published,
   )
   # Raises if no network can be made for such images.
   images = jnp.zeros((1, *image_shape))
   jax.eval_shape(template.init, jax.random.key(0), images)
   table = template.symmetries
-  groups = tuple(
-    point_group.group([s for k, s in enumerate(table) if state >> k & 1])
-    for state in range(2 ** len(table))
-  )
+  models = [template.clone(symmetries=chosen) for chosen in _subsets(table)]
+  groups = [(model.group(), model.copies()) for model in models]
   numbers = {group: n for n, group in enumerate(dict.fromkeys(groups))}
   network_of = [
     numbers[group] + len(numbers) * other
@@ -163,6 +167,15 @@ def gcnn_space(
     symmetries=table,
     image_shape=image_shape,
     lattice=None,
-    groups=groups,
     template=template,
   )
+
+
+def _subsets(
+  symmetries: Sequence[symmetries_lib.Symmetry],
+) -> list[tuple[symmetries_lib.Symmetry, ...]]:
+  """Returns the symmetries of every state without other choices, in order."""
+  return [
+    tuple(s for k, s in enumerate(symmetries) if state >> k & 1)
+    for state in range(2 ** len(symmetries))
+  ]

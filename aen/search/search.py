@@ -174,7 +174,7 @@ def search(
   with store_lib.Results(path) as store:
     make = functools.partial(
       evaluator,
-      scaling=evaluate_lib.scaling_of(data.train.images),
+      scaling=evaluate_lib.scaling_of(data.train.images, config.recipe.scaling),
       space=space,
       store=store,
       children_per_batch=config.children_per_batch,
@@ -320,7 +320,7 @@ def _conclude(
   return result_lib.SearchResult(
     dataset=data.name,
     num_images=(len(data.train), len(data.validation), len(data.test)),
-    best=_test(space, ranking[0], again, data, criterion),
+    best=_test(space, ranking[0], again, data, config.recipe),
     ranking=ranking,
     counts=found.counts,
     trace=found.trace,
@@ -334,10 +334,10 @@ def _test(
   chosen: result_lib.Ranked,
   retrained: Mapping[int, Sequence[Record]],
   data: dataset_lib.Dataset,
-  criterion: str,
+  recipe: recipe_lib.Recipe,
 ) -> result_lib.Best:
   """Compares the chosen network with its baseline on the test images."""
-  scaling = evaluate_lib.scaling_of(data.train.images)
+  scaling = evaluate_lib.scaling_of(data.train.images, recipe.scaling)
   images = scaling(data.test.images)
 
   def right(network: int) -> np.ndarray:
@@ -353,7 +353,7 @@ def _test(
   against = best if baseline == chosen.network else right(baseline)
   shown = max(
     retrained[chosen.network],
-    key=lambda record: score_lib.value([record], criterion),
+    key=lambda record: score_lib.value([record], recipe.criterion),
   )
   return result_lib.Best(
     symmetries=chosen.symmetries,

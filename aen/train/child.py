@@ -110,16 +110,18 @@ def train_child(
   rate = recipe.learning_rate if learning_rate is None else learning_rate
   optimizer = recipe_lib.OPTIMIZERS[recipe.optimizer](recipe.momentum)
 
-  def loss_fn(params: Any, batch: Examples, key: jax.Array) -> jax.Array:
+  def loss_fn(
+    params: Any, batch: Examples, key: jax.Array, used: Any, drop: Any
+  ) -> jax.Array:
     logits: Any = model.apply(
-      {'params': params, **collections}, batch.images, **_noise(model, key)
+      {'params': params, **collections},
+      batch.images,
+      **_noise(model, key, drop),
     )
-    return _losses(logits, batch.labels).mean()
+    return _losses(logits, batch.labels).mean(where=used)
 
-  def step(
-    carry: tuple[Any, Any], inputs: tuple[jax.Array, jax.Array, jax.Array]
-  ) -> tuple[Any, jax.Array]:
-    (params, opt_state), (rows, key, rate) = carry, inputs
+  def step(carry: tuple[Any, Any], inputs: Any) -> tuple[Any, jax.Array]:
+    (params, opt_state), (rows, used, drop, key, rate) = carry, inputs
     augment_key, dropout_key = jax.random.split(key)
     images = data.train.images[rows]
     if augmentations is not None:
@@ -127,18 +129,23 @@ def train_child(
         augment_key, images, augmentations, data.black
       )
     batch = Examples(images, data.train.labels[rows])
-    loss, gradients = jax.value_and_grad(loss_fn)(params, batch, dropout_key)
+    loss, gradients = jax.value_and_grad(loss_fn)(
+      params, batch, dropout_key, used, drop
+    )
     updates, opt_state = optimizer.update(gradients, opt_state, params)
     params = jax.tree.map(lambda p, u: p - rate * u, params, updates)
     return (params, opt_state), loss
 
   def epoch(child: _Child, number: jax.Array) -> tuple[_Child, Record]:
-    order = _order(order_key, number, len(data.train.labels), recipe)
+    order, used = _order(order_key, number, len(data.train.labels), recipe)
+    drop = None
+    if recipe.dropout == 'first_epoch':
+      drop = jnp.broadcast_to(number == 0, len(order))
     keys = jax.random.split(jax.random.fold_in(noise_key, number), len(order))
     done = (number + jnp.arange(len(order)) / len(order)) / recipe.epochs
     rates = rate * recipe_lib.SCHEDULES[recipe.schedule](done)
     (params, opt_state), losses = lax.scan(
-      step, (child.params, child.opt_state), (order, keys, rates)
+      step, (child.params, child.opt_state), (order, used, drop, keys, rates)
     )
     child = _keep_if_finite(child, params, opt_state)
     measured = _measure(child, collections, data, model, losses.mean())
@@ -173,34 +180,39 @@ def _init(
   _, variables = model.apply(
     collections, images, rngs={'params': key}, mutable=['params']
   )
-  params = variables['params']
-  rescale = recipe_lib.INITIALIZERS[recipe.initializer].rescale
-  if rescale is None:
-    return params
-  shared = collections.get('sharing', {})
-  return {
-    name: {**layer, 'kernel': rescale(layer['kernel'], shared[name]['kernel'])}
-    if 'kernel' in shared.get(name, {})
-    else layer
-    for name, layer in params.items()
+  adjust = recipe_lib.INITIALIZERS[recipe.initializer].adjust
+  if adjust is None:
+    return variables['params']
+  shared = {
+    name: layer
+    for name, layer in collections.get('sharing', {}).items()
+    if 'kernel' in layer
   }
+  return adjust(key, variables['params'], shared)
 
 
 def _order(
   key: jax.Array, epoch: jax.Array, num_images: int, recipe: recipe_lib.Recipe
-) -> jax.Array:
-  """Returns the images of each step of an epoch, int32 [steps, B]."""
-  steps = num_images // recipe.batch_size
+) -> tuple[jax.Array, jax.Array | None]:
+  """Returns the images of each step of an epoch, int32 [steps, B].
+
+  And, if the last batch is filled up, which of them are used, bool [steps, B].
+  """
+  size = recipe.batch_size
   key = jax.random.fold_in(key, epoch if recipe.fresh_order else 0)
   order = jax.random.permutation(key, num_images)
-  return order[: steps * recipe.batch_size].reshape(steps, -1)
+  if not recipe.partial_batch:
+    steps = num_images // size
+    return order[: steps * size].reshape(steps, -1), None
+  filled = jnp.pad(order, (0, -num_images % size)).reshape(-1, size)
+  return filled, jnp.arange(filled.size).reshape(-1, size) < num_images
 
 
-def _noise(model: nn.Module, key: jax.Array) -> dict[str, Any]:
+def _noise(model: nn.Module, key: jax.Array, drop: Any) -> dict[str, Any]:
   """Returns the arguments of a model's call in training, if it takes any."""
   if 'train' not in inspect.signature(model.__call__).parameters:
     return {}
-  return {'train': True, 'rngs': {'dropout': key}}
+  return {'train': True if drop is None else drop, 'rngs': {'dropout': key}}
 
 
 def _keep_if_finite(child: _Child, params: Any, opt_state: Any) -> _Child:

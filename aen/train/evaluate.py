@@ -65,8 +65,19 @@ class Scaling:
     return scaled.astype(np.float32, copy=False)
 
 
-def scaling_of(images: np.ndarray) -> Scaling:
-  """Returns the published scaling of grey levels, else mean 0, variance 1."""
+def scaling_of(images: np.ndarray, how: str = 'auto') -> Scaling:
+  """Returns a scaling of pixels, one of `recipe.SCALINGS`.
+
+  'auto' is the published scaling of grey levels, else mean 0 and variance 1;
+  'symmetric' maps 0…255 to -1…1.
+  """
+  if how == 'symmetric':
+    if images.dtype != np.uint8:
+      raise ValueError(
+        "scaling='symmetric' needs uint8 images, got"
+        f" {images.dtype}; choose scaling='auto'"
+      )
+    return Scaling(127.5, 127.5)
   if images.dtype == np.uint8 and images.ndim == 3:
     mean, std = dataset_lib.PUBLISHED_MEAN, dataset_lib.PUBLISHED_STD
     return Scaling(255 * mean, 255 * std)
@@ -234,13 +245,14 @@ def make_evaluator(
 
   Args:
     data: The images.
-    scaling: Applied to all images; `scaling_of` by default.
+    scaling: Applied to all images; by default that of the recipe.
     measure_test: Whether to measure test accuracy after every epoch.
     few: Test images whose accuracy is also measured apart. bool [N]
     **options: The other fields of `Evaluator`.
   """
-  scaling = scaling or scaling_of(data.train.images)
-  check_batch(data, options['recipe'])
+  recipe: recipe_lib.Recipe = options['recipe']
+  scaling = scaling or scaling_of(data.train.images, recipe.scaling)
+  check_batch(data, recipe)
   splits = [data.train, data.validation]
   if measure_test:
     splits.append(data.test)

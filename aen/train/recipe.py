@@ -4,6 +4,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
 import json
+import math
 import types
 from typing import Any
 from typing import NamedTuple
@@ -15,13 +16,14 @@ import numpy as np
 import optax
 
 from aen import io as io_lib
+from aen.nn import group_cnn
 
 # Part of every key of the store: raise it when the same recipe trains
 # differently.
 RECIPE_VERSION = 1
 # Fields younger than the version: keys hold them only where they differ from
 # their default, so that older stores stay valid.
-_YOUNGER = ('schedule',)
+_YOUNGER = ('schedule', 'scaling', 'dropout', 'partial_batch')
 
 OPTIMIZERS: Mapping[str, Callable[..., optax.GradientTransformation]] = (
   types.MappingProxyType(
@@ -33,25 +35,65 @@ OPTIMIZERS: Mapping[str, Callable[..., optax.GradientTransformation]] = (
 )
 
 
-def _published_rescale(kernel: jax.Array, index: jax.Array) -> jax.Array:
-  """Rescales U(±1/√fan_in) to the published U(±1/√number of weights)."""
-  if index.ndim != 2:
-    raise ValueError(
-      "the initializer 'published' counts the orbits of dense layers, got a"
-      ' convolution; choose one of '
-      + ', '.join(name for name in INITIALIZERS if name != 'published')
+Params = Mapping[str, Any]  # by layer: {'kernel': ..., 'bias': ...}
+
+
+def _as_published(key: jax.Array, params: Params, shared: Params) -> Params:
+  """Rescales kernels U(±1/√fan_in) to the scale of the published code.
+
+  MLP: U(±1/√number of weights) in shared layers. CNN: U(±b) for kernels and
+  biases of all layers, b = 1/√fan_in with a fan-in that does not count the
+  group axis.
+  """
+  indices = {name: layer['kernel'] for name, layer in shared.items()}
+  convolutional = any(index.ndim > 2 for index in indices.values())
+  found = {}
+  for number, (name, layer) in enumerate(params.items()):
+    kernel, index = layer['kernel'], indices.get(name)
+    if not convolutional:
+      if index is not None:
+        features = kernel.shape[-1] if kernel.ndim == 3 else 1
+        # fan_in = index.shape[0] · channels
+        # weights = orbits · channels · features
+        weights = (index.max() + 1) * features
+        layer = {**layer, 'kernel': kernel * jnp.sqrt(index.shape[0] / weights)}
+      found[name] = layer
+      continue
+    fan_in = kernel.shape[0]
+    if index is not None:  # [3, 3, |G|] or [3, 3, |G|, |G|], kernel [W, C, F]
+      fan_in = math.prod(index.shape[:2]) * kernel.shape[1]
+      kernel = kernel * math.prod(index.shape[2:-1]) ** 0.5
+    bias = jax.random.uniform(
+      jax.random.fold_in(key, number),
+      layer['bias'].shape,
+      minval=-(fan_in**-0.5),
+      maxval=fan_in**-0.5,
     )
-  features = kernel.shape[-1] if kernel.ndim == 3 else 1
-  # fan_in = index.shape[0] · channels; weights = orbits · channels · features
-  return kernel * jnp.sqrt(index.shape[0] / ((index.max() + 1) * features))
+    found[name] = {**layer, 'kernel': kernel, 'bias': bias}
+  return found
+
+
+def _halved_if_linear(_: jax.Array, params: Params, shared: Params) -> Params:
+  """Halves the variance of a CNN's layers that no ReLU follows.
+
+  He's variance of 2 / fan_in makes up for what a ReLU loses. In layers without
+  one it would double the variance of the logits with each of them.
+  """
+  convolutional = any(layer['kernel'].ndim > 2 for layer in shared.values())
+  return {
+    name: {**layer, 'kernel': layer['kernel'] * 0.5**0.5}
+    if convolutional and name in group_cnn.LINEAR_LAYERS
+    else layer
+    for name, layer in params.items()
+  }
 
 
 class Initialization(NamedTuple):
-  """How hidden kernels start."""
+  """How kernels start."""
 
   kernel_init: initializers.Initializer
-  # Applied to every shared kernel [W, ...] and its index, after kernel_init.
-  rescale: Callable[[jax.Array, jax.Array], jax.Array] | None = None
+  # Maps a key, the parameters and the indices of shared layers to parameters.
+  adjust: Callable[[jax.Array, Params, Params], Params] | None = None
 
 
 _UNIFORM = initializers.variance_scaling(1 / 3, 'fan_in', 'uniform')
@@ -59,10 +101,15 @@ INITIALIZERS: Mapping[str, Initialization] = types.MappingProxyType(
   {
     'fan_in': Initialization(_UNIFORM),  # U(±1/√fan_in)
     'lecun': Initialization(initializers.lecun_normal()),
-    'he': Initialization(initializers.he_normal()),
-    'published': Initialization(_UNIFORM, _published_rescale),
+    'he': Initialization(initializers.he_normal(), _halved_if_linear),
+    'published': Initialization(_UNIFORM, _as_published),
   }
 )
+
+# How pixels are scaled, see `aen.train.evaluate.scaling_of`; and when dropout
+# acts in networks that have it.
+SCALINGS = ('auto', 'symmetric')
+DROPOUTS = ('always', 'first_epoch')
 
 # Factor of the learning rate, as a function of the fraction of training done.
 # (optax.cosine_decay_schedule rounds differently, which would change results.)
@@ -87,20 +134,27 @@ class Recipe:
 
   Attributes:
     epochs: Passes over the training images.
-    batch_size: Batch size; the remainder is dropped each epoch.
+    batch_size: Batch size; the remainder is dropped each epoch, unless
+      `partial_batch`.
     optimizer: Optimizer of the children, a key of `OPTIMIZERS`; sgd has
       momentum.
     learning_rate: Learning rate of the children.
     momentum: Momentum of the optimizer (β₁ of Adam).
-    initializer: Initializer of the hidden kernels, a key of `INITIALIZERS`:
-      uniform by the fan-in, normal by the fan-in (lecun, he), or as in the
-      published code, uniform by the number of orbits.
+    initializer: Initializer of the kernels, a key of `INITIALIZERS`: uniform by
+      the fan-in, normal by the fan-in (lecun, he), or as in the published code,
+      uniform by the number of orbits (in CNNs, by the fan-in without the group
+      axis, biases too).
     fresh_order: Whether images are shuffled again in every epoch; the published
       code keeps the order of the first.
     criterion: What the best epoch and the best network maximise on validation
       images, one of `CRITERIA`; the paper has accuracy.
     schedule: Learning-rate schedule, a key of `SCHEDULES`: constant, as in the
       paper, or half a cosine down to 0.
+    scaling: How pixels are scaled, one of `SCALINGS`: by fixed or measured mean
+      and deviation, or from 0…255 to -1…1, as in the published code for CNNs.
+    dropout: When dropout acts, one of `DROPOUTS`; the published code turns it
+      off after the first epoch.
+    partial_batch: Whether the remainder of an epoch is used, as a last batch.
   """
 
   epochs: int = 4
@@ -112,6 +166,9 @@ class Recipe:
   fresh_order: bool = True
   criterion: str = 'accuracy'
   schedule: str = 'constant'
+  scaling: str = 'auto'
+  dropout: str = 'always'
+  partial_batch: bool = False
 
   def __post_init__(self) -> None:
     for name in ('epochs', 'batch_size'):
@@ -137,6 +194,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
     'initializer': tuple(INITIALIZERS),
     'criterion': CRITERIA,
     'schedule': tuple(SCHEDULES),
+    'scaling': SCALINGS,
+    'dropout': DROPOUTS,
   }
 )
 
