@@ -13,6 +13,7 @@ from aen.search import compare
 from aen.search import landscape as landscape_lib
 from experiments import published_mlp
 from experiments import traces
+from experiments.rows import Row
 
 # Legends below the axes, where they cover nothing.
 _BELOW = {
@@ -155,4 +156,55 @@ def gains(found: Mapping[str, Mapping[str, float]]) -> figure.Figure:
     ax.set_ylim(len(names) - 0.5, -0.5)
   for ax in grid[-1]:
     ax.set_xlabel('points; dashed: mean')
+  return drawn
+
+
+def gcnn_epochs(rows: Sequence[Row]) -> figure.Figure:
+  """Draws test accuracy by epoch: the large networks, by data and by start.
+
+  A line is the mean of the seeds, its band their range.
+  """
+  networks = {
+    'baseline': ('', style.GREY),
+    'D4': ('rotation horizontal_flip', style.BEST),
+    'P4H2V2 as published': (
+      'rotation horizontal_flip vertical_flip',
+      style.GREEN,
+    ),
+  }
+  starts = {'': 'published start', 'initializer=unit_variance': 'equal start'}
+  chosen = [r for r in rows if r['size'] == 'large' and not r['augmentations']]
+  symmetric = networks['D4'][0]
+  names = dict.fromkeys(
+    row['dataset'] for row in chosen if row['symmetries'] == symmetric
+  )
+  names = names or dict.fromkeys(row['dataset'] for row in chosen)
+  drawn, grid = _panels(
+    len(names) * len(starts), len(starts), 3.6, 2.6, (0, 0.3), sharex=True
+  )
+  panels = [(name, start) for name in names for start in starts]
+  for ax, (name, start) in zip(grid.flat, panels, strict=True):
+    for label, (symmetries, color) in networks.items():
+      curves = np.array(
+        [
+          [float(value) for value in row['test_accuracy'].split()]
+          for row in chosen
+          if (row['dataset'], row['recipe']) == (name, start)
+          and row['symmetries'] == symmetries
+        ]
+      )
+      if curves.size:
+        epochs = np.arange(1, curves.shape[1] + 1)
+        ax.plot(epochs, curves.mean(0), '.-', c=color, ms=4, label=label)
+        ax.fill_between(
+          epochs, curves.min(0), curves.max(0), color=color, alpha=0.2, lw=0
+        )
+    title = f'{name.partition("-")[0]}, {starts[start]}'
+    style.tidy(ax, title, 'epoch', 'test accuracy (%)')
+  for row in grid:
+    low, high = zip(*(ax.get_ylim() for ax in row), strict=True)
+    for ax in row:
+      ax.set_ylim(min(low), max(high))
+  handles, labels = grid.flat[0].get_legend_handles_labels()
+  drawn.legend(handles, labels, ncols=len(labels), **_BELOW)
   return drawn

@@ -74,6 +74,8 @@ VERSIONS = {
   'rot_mnist': ('rot_mnist/swapped', 'rot_mnist_made/swapped'),
   'emnist/letters': ('emnist/letters_124800', 'emnist/letters'),
 }
+# The same networks on a harder division of the data, which the paper lacks.
+HARDER = {'sign_language_mnist/by_photograph': 'sign_language_mnist'}
 # What tells rows of our table apart: the task, and the child.
 NETWORK = ('symmetries', 'augmentations', 'size')
 KEY = ('dataset', 'recipe', 'train', 'test', *NETWORK, 'seed')
@@ -105,11 +107,14 @@ def main(_: list[str]) -> None:
   print(f'wrote {path}')
 
 
-def configurations() -> dict[str, list[Row]]:
+def configurations() -> dict[str, list[dict[str, str]]]:
   """Reads the paper's table, by data set."""
-  found: dict[str, list[Row]] = {}
+  found: dict[str, list[dict[str, str]]] = {}
   for row in rows_lib.read(TABLE):
-    found.setdefault(row['dataset'], []).append(row)
+    found.setdefault(row['dataset'], []).append(dict(row))
+  for harder, official in HARDER.items():
+    if official in found:
+      found[harder] = [row | {'test_accuracy': ''} for row in found[official]]
   return found
 
 

@@ -283,6 +283,31 @@ def gcnn_table(rows: Iterable[Row]) -> str:
   return rows_lib.markdown(heads, lines)
 
 
+def gcnn_shortfall(rows: Iterable[Row]) -> str:
+  """Returns how far we are below and above the paper, in a sentence or two.
+
+  At the best test epoch, over the paper's rows on data sets that are complete.
+  """
+  gaps: dict[str, list[float]] = {}
+  for children in gcnn_networks(rows).values():
+    row = children[0]
+    if row['paper'] and not row['recipe'] and 'partial' not in row['dataset']:
+      ours = np.mean(gcnn_accuracies(children).best)
+      gap = float(row['paper']) - ours
+      gaps.setdefault(row['dataset'], []).append(gap)
+  means = [
+    f'{name} {np.maximum(gap, 0).mean():.2f} below and'
+    f' {np.maximum(np.negative(gap), 0).mean():.2f} above'
+    for name, gap in gaps.items()
+  ]
+  every = np.concatenate([*gaps.values()] or [np.zeros(1)])
+  return (
+    f'Over {len(every)} rows the mean shortfall is'
+    f' {np.maximum(every, 0).mean():.2f} points, the mean excess'
+    f' {np.maximum(-every, 0).mean():.2f} ({"; ".join(means)}).'
+  )
+
+
 def gcnn_gains(rows: Iterable[Row]) -> str:
   """Returns the gain of D4 over the baseline at equal start, in Markdown.
 

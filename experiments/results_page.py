@@ -307,13 +307,14 @@ def strategies(files: Files) -> Iterator[Values]:
 def gcnn_table(files: Files) -> Iterator[Values]:
   """The paper's table of group CNNs."""
   rows = rows_lib.read(files.folder / 'gcnn/published_gcnn.csv')
-  seconds = sum(float(row['seconds']) * int(row['seeds']) for row in rows)
+  seconds = sum(float(row['seconds']) for row in rows)
   commands = files.folder / 'gcnn/commands.txt'
   yield {
     'count': len(rows),
-    'minutes': f'{seconds / 60:.0f}',
+    'hours': f'{seconds / 3600:.1f}',
     'commands': commands.read_text('utf-8').strip(),
-    'contrasts': results.gcnn_contrasts(rows),
+    'shortfall': results.gcnn_shortfall(rows),
+    'gains': results.gcnn_gains(rows),
     'table': results.gcnn_table(rows),
   }
 
@@ -514,6 +515,8 @@ def pictures(
   gained = differences(files)
   if any(gained.values()):
     yield mlp / 'gains.png', figures.gains(gained)
+  if rows := rows_lib.read(folder / 'gcnn/published_gcnn.csv'):
+    yield folder / 'gcnn/epochs.png', figures.gcnn_epochs(rows)
   for path in sorted((folder / 'gcnn').glob('*/result.json')):
     result = json.loads(path.read_text('utf-8'))
     ranking = [

@@ -307,6 +307,15 @@ def _sign_csv(_: catalogue.Source, paths: Paths) -> Arrays:
     yield images, _without_j(table[:, 0], path)
 
 
+def _sign_photographs(source: catalogue.Source, paths: Paths) -> Arrays:
+  """Divides Sign Language MNIST so that test photographs are all new."""
+  parts = zip(*_sign_csv(source, paths), strict=True)
+  images, labels = (np.concatenate(both) for both in parts)
+  groups = splits.near_copies(images, labels)
+  test = splits.hold_out_groups(labels, groups)
+  return _cut(~test, test, images, labels, groups)
+
+
 def _rotated_mnist(source: catalogue.Source, paths: Paths) -> Arrays:
   """Makes a set by RotMNIST's recipe from MNIST's files.
 
@@ -361,6 +370,7 @@ READERS: Mapping[str, Reader] = {
   'amat': _amat,
   'rotated_mnist': _rotated_mnist,
   'sign_csv': _sign_csv,
+  'sign_photographs': _sign_photographs,
   'sign_npz': _sign_npz,
   'npz': _npz,
 }

@@ -118,6 +118,43 @@ def choose_test(
   return np.sort(order[:num_test])
 
 
+def near_copies(
+  images: np.ndarray, labels: np.ndarray, correlation: float = 0.9
+) -> np.ndarray:
+  """Returns groups of images of one class that are nearly the same. int [N].
+
+  Two images are in one group if a chain of images connects them, each
+  correlated with the next by more than `correlation`, over pixels.
+  """
+  from scipy import sparse  # slow to import
+
+  groups = np.zeros(len(labels), np.int64)
+  for label in np.unique(labels):
+    rows = np.flatnonzero(labels == label)
+    pixels = images[rows].reshape(len(rows), -1).astype(np.float64)
+    # Sums of whole numbers are exact, so that all machines find the same.
+    sums, count = pixels.sum(1), pixels.shape[1]
+    covariances = count * (pixels @ pixels.T) - np.outer(sums, sums)
+    deviations = np.sqrt(np.diagonal(covariances))
+    near = covariances > correlation * np.outer(deviations, deviations)
+    np.fill_diagonal(near, True)  # also of constant images
+    _, found = sparse.csgraph.connected_components(near, directed=False)
+    groups[rows] = groups.max() + 1 + found
+  return groups
+
+
+def hold_out_groups(
+  labels: np.ndarray, groups: np.ndarray, share: int = SHARE
+) -> np.ndarray:
+  """Returns which images are for testing: whole groups, stratified. bool [N].
+
+  Of each class, one group in `share`; fixed, as in `hold_out`.
+  """
+  _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
+  _, test = hold_out(labels[first], len(first) // share)
+  return np.isin(inverse, test)
+
+
 def hold_out(labels: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
   """Returns rows for training and `count` rows for testing, stratified.
 

@@ -39,6 +39,7 @@ CHILDREN_PER_BATCH: Mapping[str, int] = types.MappingProxyType(
 # Larger sets of images are evaluated in parts: the features of a convolution
 # take many times the memory of its images.
 _MAX_EVALUATED = 1000
+_MAX_INITIAL = 128  # images that scale initial kernels, if any do
 _LARGEST = np.finfo(np.float32).max
 
 
@@ -152,7 +153,8 @@ def train_child(
     score = recipe_lib.scores(measured, recipe.criterion)
     return _keep_best(child, score), measured
 
-  params = _init(init_key, collections, data.train.images[:1], model, recipe)
+  images = data.train.images[:_MAX_INITIAL]
+  params = _init(init_key, collections, images, model, recipe)
   best = params if config.return_params else None
   child = _Child(params, optimizer.init(params), best=best)
   child, measured = lax.scan(epoch, child, jnp.arange(recipe.epochs))
@@ -178,17 +180,48 @@ def _init(
 ) -> Any:
   """Initialises the parameters, at the scale of the recipe's initializer."""
   _, variables = model.apply(
-    collections, images, rngs={'params': key}, mutable=['params']
+    collections, images[:1], rngs={'params': key}, mutable=['params']
   )
-  adjust = recipe_lib.INITIALIZERS[recipe.initializer].adjust
-  if adjust is None:
-    return variables['params']
-  shared = {
-    name: layer
-    for name, layer in collections.get('sharing', {}).items()
-    if 'kernel' in layer
-  }
-  return adjust(key, variables['params'], shared)
+  params: Any = variables['params']
+  how = recipe_lib.INITIALIZERS[recipe.initializer]
+  if how.adjust is not None:
+    shared = {
+      name: layer
+      for name, layer in collections.get('sharing', {}).items()
+      if 'kernel' in layer
+    }
+    params = how.adjust(key, params, shared)
+  if how.normalised:
+    params = _normalised(params, collections, images, model)
+  return params
+
+
+def _normalised(
+  params: Any,
+  collections: Mapping[str, Any],
+  images: jax.Array,
+  model: nn.Module,
+) -> Any:
+  """Divides each kernel by the root mean square of its layer's outputs.
+
+  Biases must be 0. Layers follow one another, so one pass suffices: each layer
+  sees the outputs of layers that are normalised already.
+  """
+  scaled = dict(params)
+
+  def normalise(next_fun: Any, args: Any, kwargs: Any, context: Any) -> Any:
+    y, name = next_fun(*args, **kwargs), context.module.name
+    if context.method_name != '__call__' or 'kernel' not in params.get(
+      name, {}
+    ):
+      return y
+    scale = lax.rsqrt(jnp.mean(jnp.square(y)))
+    scaled[name] = {**params[name], 'kernel': scale * params[name]['kernel']}
+    return scale * y
+
+  with nn.intercept_methods(normalise):
+    model.apply({'params': params, **collections}, images)
+  return scaled
 
 
 def _order(

@@ -88,12 +88,33 @@ def _halved_if_linear(_: jax.Array, params: Params, shared: Params) -> Params:
   }
 
 
+def _centred(_: jax.Array, params: Params, shared: Params) -> Params:
+  """Subtracts the mean of each filter.
+
+  Inputs after a ReLU have a positive mean, which a filter multiplies by the sum
+  of its weights. Without this term, outputs vary less between draws.
+  """
+  del shared
+
+  def centred(kernel: jax.Array) -> jax.Array:
+    inputs = tuple(range(max(1, kernel.ndim - 1)))
+    return kernel - kernel.mean(inputs)
+
+  return {
+    name: {**layer, 'kernel': centred(layer['kernel'])}
+    for name, layer in params.items()
+  }
+
+
 class Initialization(NamedTuple):
   """How kernels start."""
 
   kernel_init: initializers.Initializer
   # Maps a key, the parameters and the indices of shared layers to parameters.
   adjust: Callable[[jax.Array, Params, Params], Params] | None = None
+  # Whether each kernel is then divided by the root mean square of its layer's
+  # outputs on training images.
+  normalised: bool = False
 
 
 _UNIFORM = initializers.variance_scaling(1 / 3, 'fan_in', 'uniform')
@@ -103,6 +124,9 @@ INITIALIZERS: Mapping[str, Initialization] = types.MappingProxyType(
     'lecun': Initialization(initializers.lecun_normal()),
     'he': Initialization(initializers.he_normal(), _halved_if_linear),
     'published': Initialization(_UNIFORM, _as_published),
+    'unit_variance': Initialization(
+      initializers.lecun_normal(), _centred, normalised=True
+    ),
   }
 )
 
@@ -141,9 +165,11 @@ class Recipe:
     learning_rate: Learning rate of the children.
     momentum: Momentum of the optimizer (β₁ of Adam).
     initializer: Initializer of the kernels, a key of `INITIALIZERS`: uniform by
-      the fan-in, normal by the fan-in (lecun, he), or as in the published code,
+      the fan-in, normal by the fan-in (lecun, he), as in the published code,
       uniform by the number of orbits (in CNNs, by the fan-in without the group
-      axis, biases too).
+      axis, biases too), or normal, centred and scaled so that the outputs of
+      every layer have unit variance on training images, whatever the
+      symmetries.
     fresh_order: Whether images are shuffled again in every epoch; the published
       code keeps the order of the first.
     criterion: What the best epoch and the best network maximise on validation

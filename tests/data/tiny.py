@@ -85,10 +85,22 @@ def _write_idx(
   arrays = [
     array
     for side in (parts.train, parts.test)
-    for array in (side.images, side.labels)
+    for array in (side.images, side.labels + source.first_label)
   ]
   for file, array in zip(source.files, arrays, strict=True):
     (folder / file.name).write_bytes(_packed(array))
+
+
+def _write_npz(
+  folder: pathlib.Path, source: catalogue.Source, parts: Parts
+) -> None:
+  np.savez(
+    folder / source.files[0].name,
+    x_train=parts.train.images,
+    y_train=parts.train.labels,
+    x_test=parts.test.images,
+    y_test=parts.test.labels,
+  )
 
 
 def _write_zip(
@@ -156,6 +168,7 @@ def _sign_row(pixels: np.ndarray, label: int) -> str:
 
 WRITERS = {
   'idx': _write_idx,
+  'npz': _write_npz,
   'emnist': _write_zip,
   'cifar10': _write_tar,
   'svhn': _write_mat,

@@ -304,3 +304,75 @@ def test_sizes_that_nothing_reflects_are_free():
 def test_the_size_of_images_is_asked_for():
   with pytest.raises(ValueError, match=r'in_shape=\(28, 28, 1\)'):
     aen.GroupCNN(()).num_weights()
+
+
+def test_the_published_network_counts_every_element_of_d4_twice():
+  names = ('rotation', 'horizontal_flip', 'vertical_flip')
+  model = aen.GroupCNN(names, in_shape=SMALL, as_published=True, num_classes=3)
+  x = normal((2, *SMALL))
+  variables = variables_of(model, x)
+  params, group = variables['params'], model.group()
+  assert model.widths() == (2, 76)
+  copies = [*range(group.order)] * 2  # the 16 of the published code
+
+  def convolve(x, name):
+    """Convolves [B, H, W, copies or 1, C] with all copies of the filter."""
+    index = model.sublayers()[name].sharing().kernel
+    free = np.asarray(params[name]['kernel'])  # [W, C, F]
+    kernel = np.zeros((3, 3, x.shape[3], len(copies), *free.shape[1:]))
+    for out, k in enumerate(copies):
+      for into in range(x.shape[3]):
+        if name == 'conv_0':
+          filters = free[index[..., 0]]
+        else:  # constant along rows: one weight for each of three rows
+          h = group.table[group.inverse[k], copies[into]]
+          assert len(np.unique(index[..., h, 0])) == 3
+          filters = free[index[:, :1, h, 0]].repeat(3, axis=1)
+        kernel[:, :, into, out] = group.symmetry(k)(filters)
+    kernel = kernel.transpose(0, 1, 2, 4, 3, 5)
+    kernel = kernel.reshape(3, 3, x.shape[3] * free.shape[1], -1)
+    y = jax.lax.conv_general_dilated(
+      x.reshape(*x.shape[:3], -1),
+      jnp.asarray(kernel, jnp.float32),
+      (1, 1),
+      'VALID',
+      dimension_numbers=('NHWC', 'HWIO', 'NHWC'),
+    )
+    y = y.reshape(*y.shape[:3], len(copies), -1) + params[name]['bias']
+    return nn.relu(y)
+
+  y = jnp.asarray(x)[..., None, :]
+  for first in (0, 2):
+    y = convolve(convolve(y, f'conv_{first}'), f'conv_{first + 1}')
+    batch, height, width, *rest = y.shape
+    y = y.reshape(batch, height // 2, 2, width // 2, 2, *rest).max((2, 4))
+  y = y.reshape(len(x), -1)  # the copies of one position side by side
+  for name in ('dense_0', 'dense_1', 'head'):
+    y = y @ params[name]['kernel'] + params[name]['bias']
+    y = nn.relu(y) if name == 'dense_0' else y
+  np.testing.assert_allclose(model.apply(variables, x), y, rtol=1e-4, atol=1e-5)
+
+
+def test_published_networks_differ_from_ours_only_where_the_code_does():
+  names = ('rotation', 'horizontal_flip', 'vertical_flip')
+  ours = aen.GroupCNN(names, in_shape=(28, 28))
+  theirs = ours.clone(as_published=True)
+  assert (ours.copies(), theirs.copies()) == (8, 16)
+  assert theirs.clone(width=1.5).widths() == (3, 76)
+  for two in (names[:2], names[1:]):
+    published = theirs.clone(symmetries=two)
+    assert published.copies() == published.group().order
+    assert published.widths() == (ours.clone(symmetries=two).widths()[0], 100)
+  assert theirs.clone(symmetries=()).widths() == (20, 100)
+
+
+def test_dropout_may_be_traced():
+  model = aen.GroupCNN((), in_shape=SMALL)
+  x, key = normal((2, *SMALL)), jax.random.key(1)
+  variables = variables_of(model, x)
+  apply = jax.jit(
+    lambda train: model.apply(variables, x, train, rngs={'dropout': key})
+  )
+  for train in (False, True):
+    fixed = model.apply(variables, x, train, rngs={'dropout': key})
+    np.testing.assert_allclose(apply(train), fixed, rtol=1e-5, atol=1e-6)

@@ -16,6 +16,7 @@ import pytest
 
 import aen
 from aen.nn import convert
+from aen.nn import group_cnn
 from aen.search import gcnn_space
 from aen.search import mlp_space
 from aen.train import child as child_lib
@@ -286,12 +287,13 @@ def test_orders_are_fresh_unless_asked_otherwise():
   fresh = recipe_lib.Recipe(batch_size=8)
   frozen = dataclasses.replace(fresh, fresh_order=False)
   key = jax.random.key(0)
-  orders = [child_lib._order(key, epoch, 20, fresh) for epoch in (0, 1)]
+  orders = [child_lib._order(key, epoch, 20, fresh)[0] for epoch in (0, 1)]
   assert orders[0].shape == (2, 8)
   assert (orders[0] != orders[1]).any()
   assert len(set(np.asarray(orders[0]).ravel().tolist())) == 16
   np.testing.assert_array_equal(
-    child_lib._order(key, 0, 20, frozen), child_lib._order(key, 1, 20, frozen)
+    child_lib._order(key, 0, 20, frozen)[0],
+    child_lib._order(key, 1, 20, frozen)[0],
   )
 
 
@@ -317,16 +319,132 @@ def test_the_published_initialiser_spreads_by_the_number_of_orbits():
   assert head.max() <= 1 / np.sqrt(head.shape[0])
 
 
-def test_the_published_initialiser_is_none_of_convolutions():
-  cnns = gcnn_space.gcnn_space((16, 16), 3)
-  with pytest.raises(ValueError, match='dense layers, got a convolution'):
-    child_lib._init(
-      jax.random.key(0),
-      convert.sharing_variables(cnns.model(0)),
-      jnp.zeros((1, 16, 16)),
-      cnns.program(0),
-      recipe_lib.Recipe(initializer='published'),
+def initial_cnn(names, initializer, images, key):
+  """Returns a group CNN and its initial parameters."""
+  how = recipe_lib.INITIALIZERS[initializer]
+  model = aen.GroupCNN(
+    names, in_shape=images.shape[1:], kernel_init=how.kernel_init, num_classes=5
+  )
+  params = child_lib._init(
+    key,
+    convert.sharing_variables(model),
+    jnp.asarray(images),
+    model,
+    recipe_lib.Recipe(initializer=initializer),
+  )
+  return model, params
+
+
+@pytest.mark.parametrize('names', group_cnn.GROUPS.values())
+def test_the_published_initialiser_of_cnns_leaves_the_group_out(names):
+  images = np.zeros((1, 16, 16), np.float32)
+  model, params = initial_cnn(names, 'published', images, jax.random.key(0))
+  channels, _ = model.widths()
+  for name, layer in params.items():
+    fan_in = len(layer['kernel'])
+    if name.startswith('conv'):
+      fan_in = 9 * (1 if name == 'conv_0' else channels)
+    for values in layer.values():
+      largest = np.abs(values).max() * fan_in**0.5
+      assert largest <= 1 + 1e-6
+      assert values.size < 30 or largest > 0.8
+
+
+def test_he_halves_the_variance_of_layers_without_relu():
+  images = np.zeros((1, 16, 16), np.float32)
+  _, params = initial_cnn((), 'he', images, jax.random.key(0))
+  for name, gain in (('conv_1', 2), ('dense_0', 2), ('dense_1', 1)):
+    kernel = np.asarray(params[name]['kernel'])
+    fan_in = 9 * kernel.shape[1] if kernel.ndim == 3 else len(kernel)
+    np.testing.assert_allclose(fan_in * kernel.var(), gain, rtol=0.1)
+
+
+def scales(model, params, images):
+  """Root mean squares of all layers' outputs, and of the loss's gradients."""
+  outputs = {}
+
+  def loss(added):
+    def add(next_fun, args, kwargs, context):
+      y, name = next_fun(*args, **kwargs), context.module.name
+      if context.method_name != '__call__' or name not in params:
+        return y
+      outputs[name] = y
+      return y + added.get(name, 0)
+
+    with nn.intercept_methods(add):
+      logits = model.apply({'params': params}, images)
+    return optax.softmax_cross_entropy_with_integer_labels(
+      logits, jnp.zeros(len(images), int)
+    ).mean()
+
+  loss({})
+  found = dict(outputs)
+  gradients = jax.grad(loss)(jax.tree.map(jnp.zeros_like, found))
+  return jax.tree.map(
+    lambda leaf: jnp.sqrt(jnp.mean(leaf**2)), (found, gradients)
+  )
+
+
+@pytest.mark.slow
+def test_unit_variance_starts_all_groups_alike():
+  digits = aen.load_dataset('digits').normalised().train.images
+  # Images of 28×28, the size of the paper's; half of them set the scale.
+  images = np.pad(digits[:48], ((0, 0), (6, 6), (6, 6)), mode='edge')
+  found = {}
+  for group, names in group_cnn.GROUPS.items():
+
+    def measured(key, names=names):
+      start = initial_cnn(names, 'unit_variance', images[:32], key)
+      return scales(*start, jnp.asarray(images[32:]))
+
+    keys = jax.random.split(jax.random.key(0), 200)
+    every = jax.jit(lambda keys: jax.lax.map(measured, keys))(keys)
+    found[group] = jax.tree.map(lambda s: np.exp(np.log(s).mean()), every)
+  for part, tolerance in ((0, 0.05), (1, 0.15)):
+    for layer in found['none'][part]:
+      values = [scale[part][layer] for scale in found.values()]
+      assert max(values) / min(values) < 1 + tolerance, (layer, values)
+
+
+def test_the_last_batch_of_an_epoch_may_be_smaller():
+  recipe = recipe_lib.Recipe(batch_size=8, partial_batch=True)
+  order, used = child_lib._order(jax.random.key(0), 0, 20, recipe)
+  assert order.shape == used.shape == (3, 8)
+  assert sorted(np.asarray(order)[np.asarray(used)].tolist()) == [*range(20)]
+
+
+def test_a_smaller_batch_is_a_mean_over_its_images():
+  # One epoch of one batch: 6 images, filled up to 8 or exactly 6.
+  images = np.random.default_rng(0).normal(size=(6, 4, 4)).astype(np.float32)
+  examples = child_lib.Examples(jnp.asarray(images), jnp.arange(6) % 2)
+  data = child_lib.ChildData(examples, examples)
+  model = aen.EquivariantMLP((), 2, (4, 4), ((2, 2),))
+  losses = []
+  for size in (6, 8):
+    recipe = recipe_lib.Recipe(epochs=2, batch_size=size, partial_batch=True)
+    record = child_lib.train_child(
+      jax.random.key(0), {}, data, child_lib.ChildConfig(model, recipe)
     )
+    losses.append(record.validation_loss)
+  np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+def test_dropout_in_the_first_epoch_only():
+  images = np.random.default_rng(0).normal(size=(4, 16, 16)).astype(np.float32)
+  examples = child_lib.Examples(jnp.asarray(images), jnp.arange(4) % 2)
+  data = child_lib.ChildData(examples, examples)
+  model = aen.GroupCNN((), 2, in_shape=(16, 16), dropout_rate=0.9)
+  curves = {}
+  for dropout in recipe_lib.DROPOUTS:
+    recipe = recipe_lib.Recipe(epochs=2, batch_size=4, dropout=dropout)
+    curves[dropout] = child_lib.train_child(
+      jax.random.key(0), {}, data, child_lib.ChildConfig(model, recipe)
+    ).train_loss
+  always, first = (
+    np.asarray(curves[dropout]) for dropout in recipe_lib.DROPOUTS
+  )
+  np.testing.assert_allclose(always[0], first[0], rtol=1e-5)
+  assert abs(always[1] - first[1]) > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -338,6 +456,8 @@ def test_the_published_initialiser_is_none_of_convolutions():
     ({'initializer': 'x'}, 'initializer must be one of fan_in'),
     ({'criterion': 'x'}, 'criterion must be one of accuracy, likelihood'),
     ({'schedule': 'x'}, 'schedule must be one of constant, cosine'),
+    ({'scaling': 'x'}, 'scaling must be one of auto, symmetric'),
+    ({'dropout': 'x'}, 'dropout must be one of always, first_epoch'),
     ({'learning_rate': float('nan')}, 'learning_rate must be positive'),
     ({'momentum': 1.0}, r'momentum must be in \[0, 1\), got 1.0'),
   ],
