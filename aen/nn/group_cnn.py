@@ -232,9 +232,10 @@ class GroupCNN(nn.Module):
     _check_sizes(in_shape, self.padding, group)
     *convs, dense, last, head = self.sublayers(in_shape).values()
     for i, conv in enumerate(convs):
-      x = nn.relu(conv(x))
-      if i % 2:
+      x = conv(x)
+      if i % 2:  # before the ReLU, which is the same and acts on a quarter
         x = pooling.spatial_pool(x, group, 2)
+      x = nn.relu(x)
     self.sow('intermediates', 'features', x)
     if self.head == 'dense':
       x = nn.relu(dense(x.reshape(x.shape[0], -1)))
