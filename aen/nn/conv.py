@@ -90,11 +90,10 @@ def shared_conv(
     precision,
     method,
   )
-  y = y.reshape(*batch, *y.shape[1:-1], index.shape[-1], weights.shape[-1])
-  if bias is None:
-    return y
-  chex.assert_shape(bias, (weights.shape[-1],))
-  return y + jnp.reshape(bias, (1,) * (y.ndim - 1) + (-1,))
+  if bias is not None:  # over merged axes its gradient is one sum of rows
+    chex.assert_shape(bias, (weights.shape[-1],))
+    y += jnp.tile(bias, index.shape[-1]).reshape((1,) * (y.ndim - 1) + (-1,))
+  return y.reshape(*batch, *y.shape[1:-1], index.shape[-1], weights.shape[-1])
 
 
 def _split_shape(

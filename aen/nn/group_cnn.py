@@ -269,9 +269,10 @@ class GroupCNN(nn.Module):
     *convs, dense, last, head = self.sublayers(in_shape).values()
     repeats = self.copies() // group.order
     for i, conv in enumerate(convs):
-      x = nn.relu(conv(x if i == 0 or repeats == 1 else repeats * x))
-      if i % 2:
+      x = conv(x if i == 0 or repeats == 1 else repeats * x)
+      if i % 2:  # before the ReLU, which is the same and acts on a quarter
         x = pooling.spatial_pool(x, group, 2)
+      x = nn.relu(x)
     self.sow('intermediates', 'features', x)
     if self.head == 'dense':
       x = x.reshape(x.shape[0], -1)

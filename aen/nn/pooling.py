@@ -5,10 +5,12 @@ Legend: S the sizes of the spatial axes, |G| group elements, C channels.
 
 from collections.abc import Sequence
 import functools
+import math
 import types
 from typing import Any
 
 import jax
+from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
@@ -17,9 +19,28 @@ from aen.nn import windows
 
 Array = jax.Array | np.ndarray
 
+
+@jax.custom_jvp
+def _maximum(*parts: jax.Array) -> jax.Array:
+  """Returns the entrywise maximum; equal ones share its gradient equally."""
+  return functools.reduce(jnp.maximum, parts)
+
+
+@_maximum.defjvp
+def _maximum_jvp(
+  parts: Sequence[jax.Array], tangents: Sequence[jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+  largest = _maximum(*parts)
+  masks = [part == largest for part in parts]
+  count = sum(mask.astype(largest.dtype) for mask in masks)
+  pairs = zip(masks, tangents, strict=True)
+  total = sum(jnp.where(mask, tangent, 0) for mask, tangent in pairs)
+  return largest, lax.optimization_barrier(total) / count
+
+
 _REDUCTIONS = types.MappingProxyType(
   {
-    'max': (jnp.max, lambda parts: functools.reduce(jnp.maximum, parts)),
+    'max': (jnp.max, lambda parts: _maximum(*parts)),
     'mean': (jnp.mean, lambda parts: sum(parts[1:], parts[0]) / len(parts)),
   }
 )
@@ -68,11 +89,14 @@ def spatial_pool(
   """
   _, merge = _reduction(how)
   x = jnp.asarray(x)
-  batch, space = x.shape[: -group.ndim - 2], x.shape[-group.ndim - 2 : -2]
+  split = -group.ndim - 2
+  batch, space, features = x.shape[:split], x.shape[split:-2], x.shape[-2:]
   sides = windows.per_axis(window, group.ndim, 'window')
   frame = windows.frame(
     space, sides, sides if strides is None else strides, 'VALID'
   )
   windows.check(frame, group)
-  pooled = merge(windows.slices(x.reshape(-1, *space, *x.shape[-2:]), frame))
-  return pooled.reshape(*batch, *pooled.shape[1:])
+  pooled = merge(
+    windows.slices(x.reshape(-1, *space, math.prod(features)), frame)
+  )
+  return pooled.reshape(*batch, *frame.places, *features)

@@ -25,6 +25,9 @@ POINT_SYMMETRIES = ('rotation', 'horizontal_flip', 'vertical_flip')
 SMALL, LARGE = 'small', 'large'
 WIDTHS = {SMALL: 1.0, LARGE: 1.5}
 _OTHER_BITS = (*AUGMENTATIONS, LARGE)
+# Part of every key of the store: raise it when CNNs, and not MLPs, train
+# differently with the same recipe.
+_VERSION = 2
 # From this side on, convolutions without padding leave 3×3 features or more.
 _UNPADDED_SIDE = 24
 
@@ -66,6 +69,7 @@ class GCNNSpace(space_lib.Space):
     described = {name: getattr(model, name) for name in names}
     if model.as_published:
       described['as_published'] = model.copies()
+    described['version'] = _VERSION
     described |= {
       'dropout_rate': model.dropout_rate,
       'group': model.group().elements.tolist(),

@@ -346,7 +346,9 @@ def test_the_published_network_counts_every_element_of_d4_twice():
     y = convolve(convolve(y, f'conv_{first}'), f'conv_{first + 1}')
     batch, height, width, *rest = y.shape
     y = y.reshape(batch, height // 2, 2, width // 2, 2, *rest).max((2, 4))
-  y = y.reshape(len(x), -1)  # the copies of one position side by side
+  half = group.order
+  y = jnp.concatenate([y[..., :half, :], y[..., half:, :]], 0)
+  y = y.reshape(2, len(x), -1).swapaxes(0, 1).reshape(len(x), -1)
   for name in ('dense_0', 'dense_1', 'head'):
     y = y @ params[name]['kernel'] + params[name]['bias']
     y = nn.relu(y) if name == 'dense_0' else y
