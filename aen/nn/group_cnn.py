@@ -41,8 +41,6 @@ GROUPS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
 )
 _CHANNELS, _DENSE, _LAST_DENSE = 20, 100, 50
 _NUM_CONVS, _SIDE = 4, 3
-# Layers without a ReLU after them.
-LINEAR_LAYERS = ('dense_1', 'head')
 # Channel divisor by number of copies of each feature, one per group element, so
 # that parameter counts match the baseline's.
 _DIVISORS = {1: 1.0, 2: 1.8, 4: 3.0, 8: 6.0, 16: 8.0}

@@ -16,7 +16,6 @@ import numpy as np
 import optax
 
 from aen import io as io_lib
-from aen.nn import group_cnn
 
 # Part of every key of the store: raise it when the same recipe trains
 # differently.
@@ -35,6 +34,8 @@ OPTIMIZERS: Mapping[str, Callable[..., optax.GradientTransformation]] = (
 )
 
 
+# Layers of `aen.GroupCNN` without a ReLU after them.
+_LINEAR = ('dense_1', 'head')
 Params = Mapping[str, Any]  # by layer: {'kernel': ..., 'bias': ...}
 
 
@@ -82,7 +83,7 @@ def _halved_if_linear(_: jax.Array, params: Params, shared: Params) -> Params:
   convolutional = any(layer['kernel'].ndim > 2 for layer in shared.values())
   return {
     name: {**layer, 'kernel': layer['kernel'] * 0.5**0.5}
-    if convolutional and name in group_cnn.LINEAR_LAYERS
+    if convolutional and name in _LINEAR
     else layer
     for name, layer in params.items()
   }
