@@ -202,8 +202,8 @@ class Results:
     """
     slots = ', '.join('?' * (len(COLUMNS) + 2))
     statement = (
-      f'INSERT INTO results ({", ".join(COLUMNS)}, checksum, params)'
-      f' VALUES ({slots}) ON CONFLICT ({", ".join(_KEY)}) DO UPDATE SET params ='
+      f'INSERT INTO results ({", ".join(COLUMNS)}, checksum, params) VALUES'
+      f' ({slots}) ON CONFLICT ({", ".join(_KEY)}) DO UPDATE SET params ='
       ' COALESCE(params, excluded.params)'
     )
     rows = []
