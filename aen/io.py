@@ -273,8 +273,48 @@ def _revision() -> str:
 
 def positive(value: Any, name: str) -> int:
   """Returns a positive integer; raises a ValueError for anything else."""
-  if not isinstance(value, int | np.integer) or value < 1:
+  whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+  if not whole or value < 1:
     raise ValueError(
       f'{name} must be a whole number of at least 1, got {value!r}'
     )
   return int(value)
+
+
+def real(value: Any, name: str, low: float, high: float) -> float:
+  """Returns a number within low ≤ value < high, else raises a ValueError."""
+  number = isinstance(value, int | float | np.integer | np.floating)
+  if not number or not low <= value < high:  # true for NaN
+    raise ValueError(
+      f'{name} must be a number of at least {low:g} and less than {high:g}, got'
+      f' {value!r}'
+    )
+  return float(value)
+
+
+def text(value: str, what: str) -> str:
+  """Returns text that files can hold; raises a ValueError for other text."""
+  try:
+    value.encode()
+  except UnicodeEncodeError as error:
+    raise ValueError(
+      f'{what} must be text that UTF-8 can encode, got {value!r}; rename it'
+    ) from error
+  return value
+
+
+_FORMULA = ('=', '+', '-', '@', '\t', '\r', "'")
+
+
+def cell(value: str) -> str:
+  """Returns text as a cell of a CSV file that no program takes for a formula.
+
+  >>> cell('=1+1'), cell('rotation')
+  ("'=1+1", 'rotation')
+  """
+  return f"'{value}" if value.startswith(_FORMULA) else value
+
+
+def from_cell(value: str) -> str:
+  """Restores what `cell` was given."""
+  return value.removeprefix("'")

@@ -35,13 +35,18 @@ def pair(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
   perm_in, perm_out = np.asarray(perm_in), np.asarray(perm_out)
   for name, given in (('perm_in', perm_in), ('perm_out', perm_out)):
     _check_permutation(name, given, given.size)
-  if perm_in.size * perm_out.size > MAX_POINTS:
-    raise ValueError(
-      f'{perm_in.size} inputs × {perm_out.size} outputs are more than 2**31 - 1'
-      ' kernel entries; use smaller grids, or channels (`features`) on them'
-    )
+  check_kernel(perm_in.size, perm_out.size)
   rows = perm_in.astype(np.int32) * np.int32(perm_out.size)
   return np.add.outer(rows, perm_out.astype(np.int32)).ravel()
+
+
+def check_kernel(num_in: int, num_out: int) -> None:
+  """Raises if a dense kernel has more entries than there are labels."""
+  if num_in * num_out > MAX_POINTS:
+    raise ValueError(
+      f'{num_in} inputs × {num_out} outputs are more than 2**31 - 1 kernel'
+      ' entries; use smaller grids, or channels (`features`) on them'
+    )
 
 
 def _check_permutation(name: str, values: np.ndarray, num_points: int) -> None:

@@ -27,6 +27,7 @@ from aen.groups import point_group
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import add_generator
 from aen.groups.orbits import as_shape
+from aen.groups.orbits import check_kernel
 from aen.groups.orbits import orbits
 from aen.groups.orbits import pair
 from aen.groups.orbits import permutation
@@ -116,6 +117,7 @@ def dense_sharing(
   """
   in_shape, out_shape = as_shape(in_shape), as_shape(out_shape)
   shape = math.prod(in_shape), math.prod(out_shape)
+  check_kernel(*shape)
   actions = []  # of each symmetry, on inputs [N] and on outputs [M]
   for symmetry in symmetries_lib.as_symmetries(symmetries):
     perm_in = permutation(symmetry, in_shape)

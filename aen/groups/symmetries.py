@@ -61,6 +61,11 @@ class Symmetry:
         'a Symmetry is a name and a function of an array, got'
         f' {self.name!r} and {self.fn!r}'
       )
+    if any('\ud800' <= c <= '\udfff' for c in self.name):  # as of other bytes
+      raise ValueError(
+        f'the name of a Symmetry must be text that UTF-8 can encode, got'
+        f' {self.name!r}; rename it'
+      )
     object.__setattr__(self, '_identity', _identity(self.fn))
 
   def __call__(self, array: np.ndarray) -> np.ndarray:

@@ -76,15 +76,28 @@ def to_dense(
     the layers' names. For another model: its parameters, with those of the
     equivariant layers replaced.
   """
+  params = _params(variables)
   if args or kwargs:
     return _whole_to_dense(module, variables, args, kwargs)
-  params = variables.get('params', variables)
   if parts := _sublayers(module):
     _check_names(parts, params, 'parameters')
     return {n: to_dense(part, params[n]) for n, part in parts.items()}
   if isinstance(module, nn.Dense):
     return dict(params)
   return module.plain_parameters(params)
+
+
+def _params(variables: Params) -> Params:
+  """Returns the parameters among a module's variables."""
+  params = variables
+  if isinstance(variables, Mapping):
+    params = variables.get('params', variables)
+  if not isinstance(params, Mapping):
+    raise ValueError(
+      'expected the variables of a module, {"params": …}, or its parameters'
+      f' alone, got {type(params).__name__}; give what `init` returned'
+    )
+  return params
 
 
 def _whole_to_dense(
@@ -162,7 +175,7 @@ def expand(
     ValueError: The target cannot be that function: its shapes differ, or it has
       a symmetry that the source lacks.
   """
-  params = variables.get('params', variables)
+  params = _params(variables)
   if parts := _sublayers(target):
     sources = _sublayers(source)
     _check_names(parts, sources, 'a source')

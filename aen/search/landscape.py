@@ -255,7 +255,9 @@ def _read(path: io_lib.PathLike) -> dict[str, Any]:
   except (FileNotFoundError, PermissionError, IsADirectoryError):
     raise
   except Exception as error:  # zipfile raises nearly anything
-    raise _damaged(path, error) from error
+    # NumPy takes what it does not know for a pickle.
+    why = 'no .npz file' if 'pickle' in str(error) else error
+    raise _damaged(path, why) from error
 
 
 def _restore(path: io_lib.PathLike, arrays: dict[str, Any]) -> Landscape:

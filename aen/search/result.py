@@ -380,8 +380,8 @@ def write_ranking(path: io_lib.PathLike, ranking: Sequence[Ranked]) -> None:
   rows = (
     (
       rank,
-      entry.name,
-      ' + '.join(entry.implied),
+      io_lib.cell(entry.name),
+      io_lib.cell(' + '.join(entry.implied)),
       entry.num_weights,
       *numbers(entry.search),
       entry.search.num_seeds,

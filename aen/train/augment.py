@@ -27,7 +27,6 @@ _MAX_SCALING = 0.1
 _MAX_SHEAR = np.deg2rad(10.0)
 
 
-@jax.jit
 def augment(
   key: jax.Array,
   images: jax.Array,
@@ -51,12 +50,22 @@ def augment(
     Images of the same shape.
   """
   images, mask = jnp.asarray(images), jnp.asarray(mask)
-  if images.ndim not in (3, 4) or mask.shape != (len(AUGMENTATIONS),):
+  fits = images.ndim in (3, 4) and images.size
+  if not fits or mask.shape != (len(AUGMENTATIONS),):
     raise ValueError(
-      f'augment needs images [B, H, W, C] or [B, H, W] and a mask'
-      f' [{len(AUGMENTATIONS)}], got shapes {images.shape} and {mask.shape};'
-      ' for several masks use jax.vmap'
+      'augment needs images [B, H, W, C] or [B, H, W], at least one, and a'
+      f' mask [{len(AUGMENTATIONS)}], got shapes {images.shape} and'
+      f' {mask.shape}; for several masks use jax.vmap'
     )
+  if not isinstance(mask, jax.core.Tracer) and jnp.isnan(mask).any():
+    raise ValueError(f'the mask must be true or false six times, got {mask}')
+  return _augmented(key, images, mask, fill)
+
+
+@jax.jit
+def _augmented(
+  key: jax.Array, images: jax.Array, mask: jax.Array, fill: jax.Array | float
+) -> jax.Array:
   if not jnp.issubdtype(images.dtype, jnp.floating):
     images = images.astype(jnp.float32)
   num_images, height, width = images.shape[:3]

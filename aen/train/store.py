@@ -235,7 +235,10 @@ class Results:
     with _written_csv(path) as file:
       writer = csv.writer(file, lineterminator='\n')
       writer.writerow(COLUMNS)
-      writer.writerows(row[: len(COLUMNS)] for row in rows)
+      for row in rows:
+        cells = dict(zip(COLUMNS, row, strict=False))
+        cells['symmetries'] = io_lib.cell(cells['symmetries'])
+        writer.writerow(cells.values())
 
   def import_csv(self, path: str | os.PathLike[str]) -> int:
     """Adds the records of a file that `export_csv` wrote, all or none.
@@ -427,6 +430,7 @@ def _check_curves(record: Record) -> None:
 def _from_csv(line: Sequence[str], where: str) -> Record:
   try:
     record = _as_record((*line, None))
+    record = record.replace(symmetries=io_lib.from_cell(record.symmetries))
     _check_curves(record)
   except (ValueError, TypeError) as error:
     raise ValueError(

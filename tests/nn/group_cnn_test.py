@@ -304,3 +304,19 @@ def test_sizes_that_nothing_reflects_are_free():
 def test_the_size_of_images_is_asked_for():
   with pytest.raises(ValueError, match=r'in_shape=\(28, 28, 1\)'):
     aen.GroupCNN(()).num_weights()
+
+
+@pytest.mark.parametrize(
+  'options',
+  [
+    {'dropout_rate': -1},
+    {'dropout_rate': 1.0},
+    {'dropout_rate': np.nan},
+    {'width': np.inf},
+    {'width': np.nan},
+    {'width': '1'},
+  ],
+)
+def test_sizes_and_rates_that_cannot_be_are_said(options):
+  with pytest.raises(ValueError, match='(dropout_rate|width) must be'):
+    aen.GroupCNN((), **options)
