@@ -181,16 +181,18 @@ def open_run(run_dir: PathLike, config: Mapping[str, Any]) -> pathlib.Path:
   run_dir = pathlib.Path(run_dir)
   path = run_dir / 'config.json'
   try:
-    stored = read_json(path)['config']
+    stored = read_json(path)
+    if 'config' not in stored:
+      raise ValueError('it holds no configuration')
   except FileNotFoundError:
     _write_config(path, config)
     return run_dir
-  except (ValueError, KeyError) as error:
+  except ValueError as error:
     raise ValueError(
-      f'{path} is damaged ({error!r}); choose another run directory, or delete'
+      f'{path} is damaged ({error}); choose another run directory, or delete'
       ' that file if the run is the one you want to resume'
     ) from error
-  check_config(run_dir, stored, config)
+  check_config(run_dir, stored['config'], config)
   return run_dir
 
 
