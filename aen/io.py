@@ -273,12 +273,44 @@ def _revision() -> str:
     return 'unknown'
 
 
+def array(value: Any, name: str) -> np.ndarray:
+  """Returns an array of numbers; raises a ValueError for anything else."""
+  try:
+    found = np.asarray(value)
+  except ValueError:  # rows of different lengths
+    found = np.asarray(None)
+  if found.dtype.kind in 'OUSMm' or found.dtype.type is np.void:
+    raise ValueError(
+      f'{name} must be an array of numbers, got {type(value).__name__}'
+      f' ({found.dtype})'
+    )
+  return found
+
+
+def as_path(value: Any, name: str) -> pathlib.Path:
+  """Returns a path; raises a ValueError for anything else."""
+  text = value if isinstance(value, str | os.PathLike) else None
+  if text in (None, '') or '\0' in str(text):
+    raise ValueError(f'{name} must be a path, got {value!r}')
+  return pathlib.Path(text)
+
+
 def positive(value: Any, name: str) -> int:
   """Returns a positive integer; raises a ValueError for anything else."""
   whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
   if not whole or value < 1:
     raise ValueError(
       f'{name} must be a whole number of at least 1, got {value!r}'
+    )
+  return int(value)
+
+
+def seed(value: Any) -> int:
+  """Returns a seed of random numbers, from 0 to 2^31 - 1."""
+  whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+  if not whole or not 0 <= value < 2**31:
+    raise ValueError(
+      f'seed must be a whole number from 0 to 2**31 - 1, got {value!r}'
     )
   return int(value)
 

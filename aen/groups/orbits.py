@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from aen import io as io_lib
 from aen.groups.symmetries import as_shape
 from aen.groups.symmetries import is_permutation
 from aen.groups.symmetries import MAX_POINTS
@@ -32,7 +33,8 @@ def pair(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
   >>> pair(np.array([1, 0]), np.array([0, 2, 1])).tolist()
   [3, 5, 4, 0, 2, 1]
   """
-  perm_in, perm_out = np.asarray(perm_in), np.asarray(perm_out)
+  perm_in = io_lib.array(perm_in, 'perm_in')
+  perm_out = io_lib.array(perm_out, 'perm_out')
   for name, given in (('perm_in', perm_in), ('perm_out', perm_out)):
     _check_permutation(name, given, given.size)
   check_kernel(perm_in.size, perm_out.size)
@@ -71,10 +73,15 @@ def orbits(permutations: Iterable[np.ndarray], num_points: int) -> np.ndarray:
   >>> orbits([np.array([1, 0, 2, 3]), np.array([0, 1, 3, 2])], 4).tolist()
   [0, 0, 1, 1]
   """
-  (num_points,) = as_shape(num_points)
+  num_points = io_lib.positive(num_points, 'num_points')
+  if not isinstance(permutations, Iterable) or isinstance(permutations, str):
+    raise ValueError(
+      f'permutations must be a list of arrays, got {permutations!r}'
+    )
+  as_shape(num_points)  # raises if there are too many
   labels = np.arange(num_points, dtype=np.int32)
   for k, permutation_k in enumerate(permutations):
-    permutation_k = np.asarray(permutation_k)
+    permutation_k = io_lib.array(permutation_k, f'permutation {k}')
     _check_permutation(f'permutation {k}', permutation_k, num_points)
     labels = add_generator(labels, permutation_k)
   return labels
@@ -101,7 +108,10 @@ def join(*labels: np.ndarray) -> np.ndarray:
   """
   if not labels:
     raise ValueError('join needs at least one array of labels, got none')
-  parts = [np.asarray(part) for part in labels]
+  try:
+    parts = [np.asarray(part) for part in labels]
+  except ValueError:  # rows of different lengths
+    parts = [np.asarray(None)]
   if len({part.shape for part in parts}) > 1 or not (
     parts[0].ndim == 1 and parts[0].size
   ):
@@ -109,9 +119,11 @@ def join(*labels: np.ndarray) -> np.ndarray:
       'join needs one-dimensional labels of the same points, at least one, got'
       f' shapes {[part.shape for part in parts]}'
     )
-  if any(part.dtype.kind not in 'iu' for part in parts):
+  if any(
+    part.dtype.kind not in 'biufUS' or (part != part).any() for part in parts
+  ):
     raise ValueError(
-      'join needs labels that are whole numbers, got dtypes'
+      'join needs labels that are numbers or text, none of them NaN, got dtypes'
       f' {[part.dtype.name for part in parts]}'
     )
   joined = canonical(parts[0])

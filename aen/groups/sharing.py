@@ -57,6 +57,15 @@ class Sharing:
   bias: np.ndarray
 
   def __post_init__(self) -> None:
+    for name in ('kernel', 'bias'):
+      labels = io_lib.array(getattr(self, name), f'the labels of a {name}')
+      whole = labels.size and labels.dtype.kind == 'i'
+      if not whole or labels.min() < 0 or labels.max() >= labels.size:
+        raise ValueError(
+          f'the labels of a {name} must be whole numbers from 0, fewer than'
+          f' entries, got {labels.dtype} of shape {labels.shape}'
+        )
+      object.__setattr__(self, name, labels)
     self.kernel.flags.writeable = False  # the caches return these very arrays
     self.bias.flags.writeable = False
 

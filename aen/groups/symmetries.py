@@ -233,7 +233,10 @@ def _apply(
 
 def as_shape(shape: Sequence[int] | int) -> tuple[int, ...]:
   """Returns a grid as a tuple of positive ints."""
-  sides = np.atleast_1d(np.asarray(shape))
+  try:
+    sides = np.atleast_1d(np.asarray(shape))
+  except ValueError:  # sides of different lengths
+    sides = np.zeros(0)
   if (
     sides.dtype.kind not in 'iu'
     or sides.ndim != 1

@@ -83,6 +83,14 @@ def to_dense(
     _check_names(parts, params, 'parameters')
     return {n: to_dense(part, params[n]) for n, part in parts.items()}
   if isinstance(module, nn.Dense):
+    names = _NAMES if module.use_bias else _NAMES[:1]
+    _check_names(dict.fromkeys(names), params, 'parameters')
+    shape = np.shape(params['kernel'])
+    if len(shape) != 2 or shape[1] != module.features:
+      raise ValueError(
+        f'a Dense layer of {module.features} features has a kernel of as many'
+        f' columns, got shape {shape}'
+      )
     return dict(params)
   return module.plain_parameters(params)
 
@@ -188,6 +196,11 @@ def expand(
       ' gives the parameters of a plain network'
     )
   plain = to_dense(source, params)
+  if 'kernel' not in plain:
+    raise ValueError(
+      'expand needs two layers or two networks, got'
+      f' {type(source).__name__} and {type(target).__name__}'
+    )
   if isinstance(target, nn.Dense):
     num_out = plain['kernel'].shape[1]
     if num_out != target.features:

@@ -21,6 +21,7 @@ from aen import io as io_lib
 from aen.groups import point_group
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import as_shape
+from aen.nn import kernels
 from aen.nn import pooling
 from aen.nn.conv import EquivariantConv
 from aen.nn.layer import HEADS
@@ -221,7 +222,7 @@ class GroupCNN(nn.Module):
       x: Images.
       train: Whether dropout acts; it needs `rngs={'dropout': key}`.
     """
-    x = jnp.asarray(x)
+    x = kernels.as_array(x, 'x')
     if x.ndim == 3:
       x = x[..., None]
     if x.ndim != 4 or self.in_shape not in (None, x.shape[1:]):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from aen import io as io_lib
 from aen.groups import point_group
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import as_shape
@@ -60,11 +61,13 @@ def assert_equivariant(
 
   >>> assert_equivariant(lambda x: x**2, ('rotation',), (4, 4), (4, 4))
   """
+  if not callable(fn):
+    raise ValueError(f'fn must be a function of a batch, got {fn!r}')
   in_shape = as_shape(in_shape)
   if x is None:
     size = (4, *in_shape)
     x = np.random.default_rng(seed).standard_normal(size, np.float32)
-  x = np.asarray(x)
+  x = io_lib.array(x, 'x')
   _check_grid('the inputs x', x.shape, in_shape)
 
   def apply(x: np.ndarray) -> np.ndarray:

@@ -111,7 +111,7 @@ def _pads(padding: PaddingLike, bare: Frame) -> tuple[tuple[int, int], ...]:
     if all(
       isinstance(pair, Sequence)
       and len(pair) == 2
-      and all(isinstance(n, whole) and n >= 0 for n in pair)
+      and all(isinstance(n, whole) and 0 <= n < 2**31 for n in pair)
       for pair in pairs
     ):
       return tuple((int(low), int(high)) for low, high in pairs)

@@ -280,7 +280,7 @@ class SearchResult:
     Raises:
       DamagedError: The files are damaged.
     """
-    directory = pathlib.Path(directory)
+    directory = io_lib.as_path(directory, 'directory')
     stored = read(directory)
     try:
       return _from_json(stored, directory / 'best', symmetries)
@@ -341,10 +341,13 @@ def read(directory: pathlib.Path) -> dict[str, Any]:
   path = directory / 'result.json'
   try:
     return io_lib.read_json(path)
-  except FileNotFoundError as error:
-    raise FileNotFoundError(
-      f'{directory} holds no result ({path} is not there); give the directory'
-      ' of a search that has finished'
+  except OSError as error:
+    why = error.strerror
+    if isinstance(error, FileNotFoundError):
+      why = f'{path} is not there'
+    raise type(error)(
+      f'{directory} holds no result ({why}); give the directory of a search'
+      ' that has finished'
     ) from error
   except ValueError as error:
     raise _damaged(path, error) from error

@@ -153,7 +153,7 @@ class Results:
     """
     self.path = str(path)
     if self.path != MEMORY:
-      path = pathlib.Path(path)
+      path = io_lib.as_path(path, 'the path of a store')
       try:
         path.parent.mkdir(parents=True, exist_ok=True)
       except OSError as error:
@@ -207,13 +207,18 @@ class Results:
       ' COALESCE(params, excluded.params)'
     )
     rows = []
-    for record in records:
+    for record in records if isinstance(records, Iterable) else [records]:
+      if not isinstance(record, Record):
+        raise ValueError(f'expected records of children, got {record!r}')
       _check_curves(record)
       params = None if record.params is None else pack(record.params)
       row = _as_row(record)
       rows.append((*row, _checksum(row), params))
     with self._transaction():
-      self._connection.executemany(statement, rows)
+      try:
+        self._connection.executemany(statement, rows)
+      except (OverflowError, UnicodeEncodeError) as error:
+        raise ValueError(f'a record cannot be stored: {error}') from error
 
   def forget_params(self) -> None:
     """Deletes all parameters, which take most of the space."""

@@ -3,6 +3,9 @@
 import datetime
 import os
 import pathlib
+import tempfile
+
+from aen import io as io_lib
 
 SEED = int(os.environ.get('AEN_TORTURE_SEED', '0'))
 SCALE = float(os.environ.get('AEN_TORTURE', '0.02'))
@@ -21,9 +24,10 @@ def write(table, what, *figures):
     return
   path = pathlib.Path(os.environ['AEN_TORTURE_TABLE'])
   today = datetime.datetime.now(datetime.UTC).date()
-  path.write_text(
-    with_row(path.read_text(), table, [*row, str(SEED), str(today)])
-  )
+  with io_lib.locked(pathlib.Path(tempfile.gettempdir(), 'aen_torture')):
+    page = with_row(path.read_text(), table, [*row, str(SEED), str(today)])
+    with io_lib.written_text(path) as file:
+      file.write(page)
 
 
 def with_row(page, table, row):
