@@ -12,9 +12,9 @@ __version__ = '0.1.0'
 # from those before it. `tests/layering_test.py` reads this.
 _HOMES = {
   'io': (),
-  'groups.symmetries': ('Symmetry', 'SYMMETRIES'),
+  'groups.symmetries': ('Symmetry', 'SYMMETRIES', 'permutation'),
   'groups.point_group': ('group',),
-  'groups.orbits': ('permutation', 'pair', 'orbits', 'join'),
+  'groups.orbits': ('pair', 'orbits', 'join'),
   'groups.spectral': (),
   'groups.sharing': ('Sharing', 'dense_sharing', 'conv_sharing'),
   'groups.lattice': ('Lattice', 'distinct_networks', 'lattice'),

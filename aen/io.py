@@ -1,20 +1,27 @@
-"""Atomic writes, run directories, argument checks."""
+"""Atomic writes, checksums, run directories, argument checks."""
 
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
 import errno
+import hashlib
 import importlib.metadata
 import io
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
 from typing import Any
 
 import numpy as np
+
+try:
+  import fcntl
+except ImportError:  # not a POSIX system
+  fcntl = None  # type: ignore[assignment]
 
 PathLike = str | os.PathLike[str]
 
@@ -75,6 +82,85 @@ def clear_when_disk_is_full(path: PathLike) -> Iterator[None]:
     ) from error
 
 
+_CHECKSUM = 'sha256'
+
+
+def write_json(path: PathLike, content: Mapping[str, Any]) -> None:
+  """Writes a JSON file with a checksum of its content, atomically."""
+  text = json.dumps(content, indent=2, ensure_ascii=False)
+  signed = dict(content) | {_CHECKSUM: _digest(text)}
+  with written_text(path) as file:
+    json.dump(signed, file, indent=2, ensure_ascii=False)
+
+
+def read_json(path: PathLike) -> dict[str, Any]:
+  """Reads what `write_json` wrote; files of earlier versions have no checksum.
+
+  Raises:
+    ValueError: It is damaged.
+  """
+  content = json.loads(pathlib.Path(path).read_text('utf-8'))
+  if not isinstance(content, dict):
+    raise ValueError('it holds no JSON object')
+  expected = content.pop(_CHECKSUM, None)
+  text = json.dumps(content, indent=2, ensure_ascii=False)
+  if expected is not None and expected != _digest(text):
+    raise ValueError('its checksum does not match')
+  return content
+
+
+def _digest(text: str) -> str:
+  # A damaged file may hold lone surrogates, which have no encoding.
+  return hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()
+
+
+@contextlib.contextmanager
+def locked(run_dir: PathLike) -> Iterator[None]:
+  """Lets one process at a time work in a run directory.
+
+  A later one says so in one line and waits. The operating system ends the lock
+  with the process that holds it, however that ends.
+  """
+  run_dir = pathlib.Path(run_dir)
+  handle = None
+  try:
+    with contextlib.suppress(OSError):  # whoever writes next says why
+      run_dir.mkdir(parents=True, exist_ok=True)
+      handle = os.open(run_dir / '.lock', os.O_RDWR | os.O_CREAT, 0o644)
+    if handle is not None:
+      _lock(handle, run_dir)
+    yield
+  finally:
+    if handle is not None:
+      os.close(handle)
+
+
+def _lock(handle: int, run_dir: pathlib.Path) -> None:
+  try:
+    if fcntl is None:
+      raise OSError(errno.ENOSYS, 'no file locks on this system')
+    try:
+      fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      holder = os.pread(handle, 200, 0).decode('utf-8', 'replace').strip()
+      _say(f'{run_dir}: waiting for {holder or "another process"} to finish')
+      fcntl.flock(handle, fcntl.LOCK_EX)
+  except OSError as error:  # some network file systems
+    _say(
+      f'{run_dir}: cannot be locked ({error.strerror}); run one process at a'
+      ' time in this directory'
+    )
+    return
+  with contextlib.suppress(OSError):  # a full disk: the name is a courtesy
+    os.ftruncate(handle, 0)
+    name = f'process {os.getpid()} on {socket.gethostname()}\n'
+    os.pwrite(handle, name.encode(), 0)
+
+
+def _say(line: str) -> None:
+  print(line, file=sys.stderr, flush=True)
+
+
 _PACKAGES = ('aen', 'jax', 'jaxlib', 'flax', 'optax', 'numpy')
 
 
@@ -94,34 +180,37 @@ def open_run(run_dir: PathLike, config: Mapping[str, Any]) -> pathlib.Path:
   """
   run_dir = pathlib.Path(run_dir)
   path = run_dir / 'config.json'
-  config = json.loads(json.dumps(config))
   try:
-    stored = json.loads(path.read_text('utf-8'))['config']
+    stored = read_json(path)
+    if 'config' not in stored:
+      raise ValueError('it holds no configuration')
   except FileNotFoundError:
     _write_config(path, config)
     return run_dir
-  except (ValueError, KeyError, TypeError) as error:
+  except ValueError as error:
     raise ValueError(
-      f'{path} is damaged ({error!r}); choose another run directory, or delete'
+      f'{path} is damaged ({error}); choose another run directory, or delete'
       ' that file if the run is the one you want to resume'
     ) from error
+  check_config(run_dir, stored['config'], config)
+  return run_dir
+
+
+def check_config(
+  run_dir: PathLike, stored: Any, config: Mapping[str, Any]
+) -> None:
+  """Raises a ValueError if a run directory holds another configuration."""
+  config = json.loads(json.dumps(config))
   if stored != config:
     raise ValueError(
       f'{run_dir} holds another run ({_differences(stored, config)}); choose'
       ' another run directory, or the same options'
     )
-  return run_dir
 
 
 def _write_config(path: pathlib.Path, config: Mapping[str, Any]) -> None:
   try:
-    with written_text(path) as file:
-      json.dump(
-        {'config': config, 'environment': _environment()},
-        file,
-        indent=2,
-        ensure_ascii=False,
-      )
+    write_json(path, {'config': config, 'environment': _environment()})
   except OSError as error:
     raise OSError(
       f'cannot write to {path.parent} ({error.strerror}); make it writable, or'
@@ -184,10 +273,82 @@ def _revision() -> str:
     return 'unknown'
 
 
+def array(value: Any, name: str) -> np.ndarray:
+  """Returns an array of numbers; raises a ValueError for anything else."""
+  try:
+    found = np.asarray(value)
+  except ValueError:  # rows of different lengths
+    found = np.asarray(None)
+  if found.dtype.kind in 'OUSMm' or found.dtype.type is np.void:
+    raise ValueError(
+      f'{name} must be an array of numbers, got {type(value).__name__}'
+      f' ({found.dtype})'
+    )
+  return found
+
+
+def as_path(value: Any, name: str) -> pathlib.Path:
+  """Returns a path; raises a ValueError for anything else."""
+  text = value if isinstance(value, str | os.PathLike) else None
+  if text in (None, '') or '\0' in str(text):
+    raise ValueError(f'{name} must be a path, got {value!r}')
+  return pathlib.Path(text)
+
+
 def positive(value: Any, name: str) -> int:
   """Returns a positive integer; raises a ValueError for anything else."""
-  if not isinstance(value, int | np.integer) or value < 1:
+  whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+  if not whole or value < 1:
     raise ValueError(
       f'{name} must be a whole number of at least 1, got {value!r}'
     )
   return int(value)
+
+
+def seed(value: Any) -> int:
+  """Returns a seed of random numbers, from 0 to 2^31 - 1."""
+  whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+  if not whole or not 0 <= value < 2**31:
+    raise ValueError(
+      f'seed must be a whole number from 0 to 2**31 - 1, got {value!r}'
+    )
+  return int(value)
+
+
+def real(value: Any, name: str, low: float, high: float) -> float:
+  """Returns a number within low ≤ value < high, else raises a ValueError."""
+  number = isinstance(value, int | float | np.integer | np.floating)
+  if not number or not low <= value < high:  # true for NaN
+    raise ValueError(
+      f'{name} must be a number of at least {low:g} and less than {high:g}, got'
+      f' {value!r}'
+    )
+  return float(value)
+
+
+def text(value: str, what: str) -> str:
+  """Returns text that files can hold; raises a ValueError for other text."""
+  try:
+    value.encode()
+  except UnicodeEncodeError as error:
+    raise ValueError(
+      f'{what} must be text that UTF-8 can encode, got {value!r}; rename it'
+    ) from error
+  return value
+
+
+_FORMULA = ('=', '+', '-', '@', '\t', '\r', "'")
+
+
+def cell(value: str) -> str:
+  """Returns text as a cell of a CSV file that no program takes for a formula.
+
+  >>> cell('=1+1'), cell('rotation')
+  ("'=1+1", 'rotation')
+  """
+  return f"'{value}" if value.startswith(_FORMULA) else value
+
+
+def from_cell(value: str) -> str:
+  """Restores what `cell` was given."""
+  return value.removeprefix("'")

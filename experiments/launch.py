@@ -1,18 +1,18 @@
 """How every launcher starts: user errors become one line, not a traceback."""
 
 from collections.abc import Callable
-from collections.abc import Iterator
-import contextlib
 import logging
 import os
-import shlex
-import signal
 import sys
 
 from absl import app
 from absl import flags
 from absl import logging as absl_logging
 import jax
+
+from experiments import interrupt
+
+resumable = interrupt.resumable
 
 # Each device gets a copy of the images, so not as many as a large machine has.
 _MOST_DEVICES = 8
@@ -73,20 +73,3 @@ def parse(argv: list[str], about: str) -> list[str]:
     print(f'{error}; --help lists the flags', file=sys.stderr)
     sys.exit(2)
   return argv[:1]
-
-
-@contextlib.contextmanager
-def resumable() -> Iterator[None]:
-  """Ctrl-C or `kill` (SIGTERM) ends a run with the command that resumes it."""
-  before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-  try:
-    yield
-  except KeyboardInterrupt:
-    module = sys.modules['__main__'].__spec__
-    words = sys.argv[1:]
-    program = [f'-m {module.name}'] if module else [sys.argv[0]]
-    command = ' '.join(['python', *program, *map(shlex.quote, words)])
-    print(f'\ninterrupted; resume with: {command}', file=sys.stderr)
-    sys.exit(130)
-  finally:
-    signal.signal(signal.SIGTERM, before)

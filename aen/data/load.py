@@ -77,7 +77,9 @@ def load_dataset(
   config = None
   if own.is_path(name):
     path = pathlib.Path(name).expanduser()
-    parts, name = own.read(path), path.stem
+    parts = own.read(path)
+    # A file's name is bytes, a data set's name goes into files of text.
+    name = os.fsencode(path.stem).decode(errors='replace')
   else:
     source, config = catalogue.find(str(name))
     places = finding.Places(raw_dir, data_dir, download, partial)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from aen import io as io_lib
 from aen.data import catalogue
 from aen.data import dataset as dataset_lib
 from aen.data import readers
@@ -30,18 +31,21 @@ def is_path(name: str | os.PathLike[str]) -> bool:
     return True
   if catalogue.is_name(name):
     return False
-  path = pathlib.Path(name)
-  return name.startswith(_PATH_STARTS) or bool(path.suffix) or path.exists()
+  if name.startswith(_PATH_STARTS) or pathlib.Path(name).suffix:
+    return True
+  return os.path.exists(name)  # False where a name cannot be that of a file
 
 
 def read(path: pathlib.Path) -> dataset_lib.Parts:
   """Returns the parts of a folder or an .npz file."""
-  if path.is_dir():
+  if os.path.isdir(path):
     return read_folder(path)
-  if not path.exists():
-    raise FileNotFoundError(
+  if not os.path.isfile(path):
+    there = os.path.exists(path)
+    got = 'a pipe or device' if there else 'nothing there'
+    raise (ValueError if there else FileNotFoundError)(
       f'{path}: expected an .npz file or a folder of class-named folders of'
-      ' images, got nothing there; check the path'
+      f' images, got {got}; check the path'
     )
   optional = ('x_test', 'y_test', 'class_names')
   arrays = readers.read_npz(path, 'x_train', 'y_train', optional=optional)
@@ -81,10 +85,25 @@ def read_folder(folder: pathlib.Path) -> dataset_lib.Parts:
 
 
 def _class_names(folder: pathlib.Path) -> tuple[str, ...]:
-  found = (path.name for path in folder.iterdir() if path.is_dir())
-  return tuple(
-    sorted(n for n in found if n != '__MACOSX' and not n.startswith('.'))
-  )
+  found = [
+    path
+    for path in folder.iterdir()
+    if path.is_dir()
+    and path.name != '__MACOSX'
+    and not path.name.startswith('.')
+  ]
+  for path in found:
+    _check_inside(path, folder)
+  return tuple(sorted(path.name for path in found))
+
+
+def _check_inside(path: pathlib.Path, folder: pathlib.Path) -> None:
+  """Raises if a link leads out of the folder that it lies in."""
+  if not path.resolve().is_relative_to(folder.resolve()):
+    raise ValueError(
+      f'{path}: expected files and folders inside {folder}, got a link to'
+      f' {path.resolve()}; copy what it links to, or remove it'
+    )
 
 
 def _read_classes(
@@ -117,6 +136,13 @@ def _read_classes(
         f'{folder / name}: expected images ({", ".join(_ENDINGS)}) in this'
         ' class folder, got none; add some or remove the folder'
       )
+    for path in found:
+      if not path.is_file():
+        raise ValueError(
+          f'{path}: expected an image file, got a pipe, a device or a link to'
+          ' nowhere; remove it'
+        )
+      _check_inside(path, folder)
     paths += found
     labels += [names.index(name)] * len(found)
   images = [read_image(path) for path in paths]
@@ -147,8 +173,10 @@ def read_image(path: pathlib.Path) -> np.ndarray:
     ) from error
   with (
     readers.intact(path, 'an image that Pillow reads', 'remove or convert it'),
-    Image.open(path) as image,
+    Image.open(path) as image,  # reads the header only
   ):
+    width, height = image.size
+    readers.check_expansion(path, width * height * len(image.getbands()))
     mode, is_png = image.mode, image.format == 'PNG'
     if mode not in ('1', 'L', 'I', 'F', *_GREY_16):
       image = image.convert('RGB')
@@ -238,7 +266,7 @@ def _checked_names(
       f'{where}: expected class_names as a list of names, got {names!r}; put'
       " them in a list, such as ['cat', 'dog']"
     )
-  names = tuple(str(name) for name in names)
+  names = tuple(io_lib.text(str(n), f'{where}: class_names') for n in names)
   if len(names) <= highest:
     raise ValueError(
       f'{where}: expected a name for each of the labels 0…{highest}, got'

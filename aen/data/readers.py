@@ -43,6 +43,11 @@ Paths = Sequence[pathlib.Path]
 Arrays = Iterable[Sequence[Any]]
 Reader = Callable[[catalogue.Source, Paths], Arrays]
 
+# How many times its size a file may take in memory: images take up to 20 times,
+# zeros 1000 times.
+MAX_EXPANSION = 100
+_ALWAYS_EXPANDED = 2**26  # bytes that are no harm
+
 
 def read(source: catalogue.Source, paths: Paths) -> dataset_lib.Parts:
   """Reads official files; ValueError if they are others, or damaged."""
@@ -142,10 +147,23 @@ def intact(
     ) from error
 
 
+def check_expansion(path: PathLike, expanded: int) -> None:
+  """Raises if a file would become far larger in memory than images do."""
+  size = pathlib.Path(path).stat().st_size
+  if expanded > max(_ALWAYS_EXPANDED, MAX_EXPANSION * size):
+    raise ValueError(
+      f'it would expand from {size} bytes to at least {expanded}, beyond'
+      f' {MAX_EXPANSION} times; if that is right, save it without compression'
+    )
+
+
 def read_gzip(path: PathLike) -> bytes:
   """Returns the content of a .gz file."""
   with intact(path, 'a gzip file'), gzip.open(path, 'rb') as f:
-    return f.read()
+    size = pathlib.Path(path).stat().st_size
+    content = f.read(max(_ALWAYS_EXPANDED, MAX_EXPANSION * size) + 1)
+    check_expansion(path, len(content))
+  return content
 
 
 def parse_idx(content: bytes, where: PathLike) -> np.ndarray:
@@ -198,6 +216,11 @@ def read_npz(
     intact(path, 'an .npz file of numbers and strings', advice),
     np.load(path, allow_pickle=False) as f,
   ):
+    wanted = {f'{key}.npy' for key in (*keys, *optional)}
+    members = [m for m in f.zip.infolist() if m.filename in wanted]
+    check_expansion(path, sum(member.file_size for member in members))
+    for member in members:
+      _check_header(f.zip, member)
     names = f.files
     arrays = [f[key] if key in names else None for key in (*keys, *optional)]
   if not {*keys} <= {*names}:
@@ -207,6 +230,22 @@ def read_npz(
       f'path, {", ".join(f"{key}=…" for key in keys)})'
     )
   return arrays
+
+
+def _check_header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
+  """Raises if an array says that it is larger than its bytes."""
+  with archive.open(member) as file:
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+      shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    else:
+      shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+  declared = math.prod(shape) * dtype.itemsize
+  if declared > member.file_size and not dtype.hasobject:
+    raise ValueError(
+      f'{member.filename} declares {declared} bytes of values and holds'
+      f' {member.file_size}'
+    )
 
 
 def _cut(train: Any, test: Any, *arrays: np.ndarray) -> Arrays:

@@ -99,9 +99,10 @@ class Lattice:
 
   def shortest(self, network: int) -> list[tuple[str, ...]]:
     """Returns all shortest sets of names that give a network, in order."""
-    if not 0 <= network < len(self):
+    whole = isinstance(network, int | np.integer)
+    if not whole or not 0 <= network < len(self):
       raise ValueError(
-        f'a network is a number from 0 to {len(self) - 1}, got {network}'
+        f'a network is a number from 0 to {len(self) - 1}, got {network!r}'
       )
     states = np.flatnonzero(self.network_of == network)
     sizes = np.bitwise_count(states)
@@ -160,7 +161,10 @@ def lattice(
       f'a lattice lists all 2^K states of K symmetries, with K at most'
       f' {MAX_SYMMETRIES}, got {len(symmetries)}; leave some out'
     )
-  if np.ndim(grids) == 0 or any(np.ndim(grid) == 0 for grid in grids):
+  lists = (list, tuple, np.ndarray)
+  if not isinstance(grids, lists) or any(
+    not isinstance(grid, lists) or not np.ndim(grid) for grid in grids
+  ):
     raise ValueError(
       'grids must be a list of grids, such as [(28, 28), (20, 20)], got'
       f' {grids!r}'

@@ -11,103 +11,16 @@ Legend: N points, K permutations, C classes.
 """
 
 from collections.abc import Iterable
-from collections.abc import Sequence
-import math
 
 import numpy as np
 
-from aen.groups import symmetries as symmetries_lib
+from aen import io as io_lib
+from aen.groups.symmetries import as_shape
+from aen.groups.symmetries import is_permutation
+from aen.groups.symmetries import MAX_POINTS
+from aen.groups.symmetries import permutation as permutation
 
-MAX_POINTS = np.iinfo(np.int32).max
 _BLOCK = 2**16  # points that are joined at once
-
-
-def permutation(
-  symmetry: symmetries_lib.SymmetryLike, shape: Sequence[int]
-) -> np.ndarray:
-  """Returns a symmetry as a permutation of a grid's points.
-
-  Args:
-    symmetry: A name, a function of an array, or a `Symmetry`.
-    shape: The grid.
-
-  Returns:
-    p, int32 [N], such that `symmetry(x).ravel() == x.ravel()[p]`.
-
-  >>> permutation('horizontal_flip', (2, 3)).tolist()
-  [2, 1, 0, 5, 4, 3]
-  """
-  found = symmetries_lib.as_symmetries(symmetry)
-  if len(found) != 1:
-    raise ValueError(
-      f'permutation takes one symmetry, got {len(found)}; call it for each'
-    )
-  (symmetry,) = found
-  shape = as_shape(shape)
-  points = np.arange(math.prod(shape), dtype=np.int32)
-  permuted = _apply(symmetry, points.reshape(shape))
-  if not _is_permutation(permuted, points.size):
-    raise ValueError(
-      f'{symmetry.name} is no symmetry of the grid {shape}: a symmetry permutes'
-      ' the entries, but here entries are lost, doubled or altered; rearrange'
-      ' the array without changing its values'
-    )
-  if not np.array_equal(permuted, _apply(symmetry, points.reshape(shape))):
-    raise ValueError(
-      f'{symmetry.name} permuted the grid {shape} in two different ways when'
-      ' called twice; a symmetry must be deterministic (no random numbers)'
-    )
-  return permuted.astype(np.int32)
-
-
-def _apply(symmetry: symmetries_lib.Symmetry, points: np.ndarray) -> np.ndarray:
-  """Returns the permuted points, flat."""
-  try:
-    result = symmetry(points)
-    permuted = None if result is None else np.asarray(result)
-  except Exception as error:
-    if isinstance(error, ValueError) and symmetry.name in str(error):
-      raise  # already explains why it cannot act
-    why = f'{type(error).__name__}: {str(error).splitlines()[0]}'
-    if 'Tracer' in why:
-      why = 'jax.numpy is traced inside jit; rearrange with NumPy instead'
-    raise ValueError(
-      f'{symmetry.name} cannot act on the grid {points.shape}: {why}'
-    ) from error
-  if permuted is None or permuted.shape != points.shape:
-    got = None if permuted is None else permuted.shape
-    raise ValueError(
-      f'{symmetry.name} must return an array of the shape it was given,'
-      f' expected {points.shape}, got {got}'
-    )
-  return permuted.ravel()
-
-
-def as_shape(shape: Sequence[int] | int) -> tuple[int, ...]:
-  """Returns a grid as a tuple of positive ints."""
-  sides = np.atleast_1d(np.asarray(shape))
-  if (
-    sides.dtype.kind not in 'iu'
-    or sides.ndim != 1
-    or not sides.size
-    or sides.min() < 1
-    or math.prod(sides.tolist()) > MAX_POINTS
-  ):
-    raise ValueError(
-      'a grid is a tuple of positive whole numbers with at most 2**31 - 1'
-      f' points, got {shape!r}'
-    )
-  return tuple(sides.tolist())
-
-
-def _is_permutation(values: np.ndarray, num_points: int) -> bool:
-  if values.shape != (num_points,) or values.dtype.kind not in 'iu':
-    return False
-  if values.min() < 0 or values.max() >= num_points:
-    return False
-  seen = np.zeros(num_points, bool)
-  seen[values] = True
-  return bool(seen.all())
 
 
 def pair(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
@@ -120,15 +33,30 @@ def pair(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
   >>> pair(np.array([1, 0]), np.array([0, 2, 1])).tolist()
   [3, 5, 4, 0, 2, 1]
   """
-  perm_in = np.asarray(perm_in, np.int32)
-  perm_out = np.asarray(perm_out, np.int32)
-  if perm_in.size * perm_out.size > MAX_POINTS:
+  perm_in = io_lib.array(perm_in, 'perm_in')
+  perm_out = io_lib.array(perm_out, 'perm_out')
+  for name, given in (('perm_in', perm_in), ('perm_out', perm_out)):
+    _check_permutation(name, given, given.size)
+  check_kernel(perm_in.size, perm_out.size)
+  rows = perm_in.astype(np.int32) * np.int32(perm_out.size)
+  return np.add.outer(rows, perm_out.astype(np.int32)).ravel()
+
+
+def check_kernel(num_in: int, num_out: int) -> None:
+  """Raises if a dense kernel has more entries than there are labels."""
+  if num_in * num_out > MAX_POINTS:
     raise ValueError(
-      f'{perm_in.size} inputs × {perm_out.size} outputs are more than 2**31 - 1'
-      ' kernel entries; use smaller grids, or channels (`features`) on them'
+      f'{num_in} inputs × {num_out} outputs are more than 2**31 - 1 kernel'
+      ' entries; use smaller grids, or channels (`features`) on them'
     )
-  rows = perm_in * np.int32(perm_out.size)
-  return np.add.outer(rows, perm_out).ravel()
+
+
+def _check_permutation(name: str, values: np.ndarray, num_points: int) -> None:
+  if not is_permutation(values, num_points):
+    raise ValueError(
+      f'{name} must hold each of 0…{num_points - 1} once, got an array of shape'
+      f' {values.shape} and dtype {values.dtype} that does not'
+    )
 
 
 def orbits(permutations: Iterable[np.ndarray], num_points: int) -> np.ndarray:
@@ -145,16 +73,16 @@ def orbits(permutations: Iterable[np.ndarray], num_points: int) -> np.ndarray:
   >>> orbits([np.array([1, 0, 2, 3]), np.array([0, 1, 3, 2])], 4).tolist()
   [0, 0, 1, 1]
   """
-  (num_points,) = as_shape(num_points)
+  num_points = io_lib.positive(num_points, 'num_points')
+  if not isinstance(permutations, Iterable) or isinstance(permutations, str):
+    raise ValueError(
+      f'permutations must be a list of arrays, got {permutations!r}'
+    )
+  as_shape(num_points)  # raises if there are too many
   labels = np.arange(num_points, dtype=np.int32)
   for k, permutation_k in enumerate(permutations):
-    permutation_k = np.asarray(permutation_k)
-    if not _is_permutation(permutation_k, num_points):
-      raise ValueError(
-        f'permutation {k} must hold each of 0…{num_points - 1} once, got an'
-        f' array of shape {permutation_k.shape} and dtype {permutation_k.dtype}'
-        ' that does not'
-      )
+    permutation_k = io_lib.array(permutation_k, f'permutation {k}')
+    _check_permutation(f'permutation {k}', permutation_k, num_points)
     labels = add_generator(labels, permutation_k)
   return labels
 
@@ -180,13 +108,26 @@ def join(*labels: np.ndarray) -> np.ndarray:
   """
   if not labels:
     raise ValueError('join needs at least one array of labels, got none')
-  if len({np.shape(part) for part in labels}) > 1 or np.ndim(labels[0]) != 1:
+  try:
+    parts = [np.asarray(part) for part in labels]
+  except ValueError:  # rows of different lengths
+    parts = [np.asarray(None)]
+  if len({part.shape for part in parts}) > 1 or not (
+    parts[0].ndim == 1 and parts[0].size
+  ):
     raise ValueError(
-      'join needs one-dimensional labels of the same points, got shapes'
-      f' {[np.shape(part) for part in labels]}'
+      'join needs one-dimensional labels of the same points, at least one, got'
+      f' shapes {[part.shape for part in parts]}'
     )
-  joined = canonical(labels[0])
-  for part in labels[1:]:
+  if any(
+    part.dtype.kind not in 'biufUS' or (part != part).any() for part in parts
+  ):
+    raise ValueError(
+      'join needs labels that are numbers or text, none of them NaN, got dtypes'
+      f' {[part.dtype.name for part in parts]}'
+    )
+  joined = canonical(parts[0])
+  for part in parts[1:]:
     joined = _merge(joined, _first_occurrence(canonical(part)))
   return joined
 

@@ -2,8 +2,13 @@
 
 from collections.abc import Iterable
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+
+from aen import io as io_lib
+from aen.groups.symmetries import as_shape
+from aen.groups.symmetries import is_permutation
 
 
 def elements(
@@ -53,6 +58,9 @@ def alg1(
     I, int32 [N]. (The paper also returns C and calls it the number of weights;
     as printed, C is the number of orbits minus one.)
   """
+  if not all(isinstance(group, Iterable) for group in _listed(groups)):
+    raise ValueError('groups must be lists of permutations, got others')
+  num_points = _check([g for group in groups for g in group], num_points)
   visited = [-1] * num_points  # V
   labels = list(range(num_points))  # I
   count = -1  # C
@@ -91,6 +99,7 @@ def alg2(
   Returns:
     I, int32 [N].
   """
+  num_points = _check(_listed(elements), num_points)
   visited = [-1] * num_points
   labels = list(range(num_points))
   count = -1
@@ -103,3 +112,23 @@ def alg2(
         if not as_printed:
           visited[index_g] = 1
   return np.array(labels, np.int32)
+
+
+def _listed(given: Any) -> list[Any]:
+  if not isinstance(given, Iterable):
+    raise ValueError(f'expected a list, got {given!r}')
+  return list(given)
+
+
+def _check(tables: Iterable[Sequence[int]], num_points: int) -> int:
+  """Returns the number of points; raises unless all tables permute them."""
+  num_points = io_lib.positive(num_points, 'num_points')
+  as_shape(num_points)  # raises if there are too many
+  for table in tables:
+    values = io_lib.array(table, 'a permutation')
+    if not is_permutation(values, num_points):
+      raise ValueError(
+        f'a permutation must hold each of 0…{num_points - 1} once, got an array'
+        f' of shape {values.shape} and dtype {values.dtype} that does not'
+      )
+  return num_points

@@ -8,6 +8,9 @@ import numpy as np
 
 from aen.groups import symmetries as symmetries_lib
 
+MAX_AXES = 6  # probing grids of more takes gigabytes
+MAX_ORDER = 1000  # a convolution's kernel grows with its square
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Group:
@@ -65,12 +68,15 @@ class Group:
 
   def find(self, symmetry: symmetries_lib.SymmetryLike) -> int:
     """Returns the index of the element that equals a symmetry."""
-    (single,) = symmetries_lib.as_symmetries(symmetry)
+    found = symmetries_lib.as_symmetries(symmetry)
+    if len(found) != 1:
+      raise ValueError(f'find takes one symmetry, got {len(found)}')
+    (single,) = found
     matrix = _matrix(single, self.ndim)
-    found = np.flatnonzero((self.elements == matrix).all((1, 2)))
-    if not found.size:
+    same = np.flatnonzero((self.elements == matrix).all((1, 2)))
+    if not same.size:
       raise ValueError(f'{single.name} is not an element of {self!r}')
-    return int(found[0])
+    return int(same[0])
 
 
 def group(symmetries: symmetries_lib.SymmetryLike, ndim: int = 2) -> Group:
@@ -84,8 +90,10 @@ def group(symmetries: symmetries_lib.SymmetryLike, ndim: int = 2) -> Group:
   ...                                                  'vertical_flip'))
   True
   """
-  if ndim < 1:
-    raise ValueError(f'ndim must be at least 1, got {ndim}')
+  if not isinstance(ndim, int | np.integer) or not 1 <= ndim <= MAX_AXES:
+    raise ValueError(
+      f'ndim must be at least 1 and at most {MAX_AXES} axes, got {ndim!r}'
+    )
   symmetries = symmetries_lib.as_symmetries(symmetries)
   return _generated(
     frozenset(_flat(_matrix(s, ndim)) for s in symmetries), ndim
@@ -103,6 +111,11 @@ def _generated(generators: frozenset[tuple[int, ...]], ndim: int) -> Group:
     products = {_flat(g @ m) for g in matrices for m in known}
     frontier = sorted(products - found)
     found |= products
+    if len(found) > MAX_ORDER:
+      raise ValueError(
+        f'these symmetries generate a group of more than {MAX_ORDER} elements,'
+        ' each of which is an entry of a convolution; leave some out'
+      )
   order = sorted(found, key=lambda f: (f != identity, f))
   elements = np.array(order, np.int8).reshape(-1, ndim, ndim)
   index = {f: i for i, f in enumerate(order)}
@@ -127,31 +140,24 @@ _PROBE_SIDES = (6, 10)
 
 def _matrix(symmetry: symmetries_lib.Symmetry, ndim: int) -> np.ndarray:
   """Returns A such that the symmetry maps the point r to A @ r."""
-  matrices: list[Any] = [_probe(symmetry, side, ndim) for side in _PROBE_SIDES]
+  matrices: list[Any] = []
+  why = ''
+  for side in _PROBE_SIDES:
+    try:
+      permuted = symmetries_lib.permutation(symmetry, (side,) * ndim)
+    except ValueError as error:
+      matrices.append(None)
+      why = f' ({error})'
+    else:
+      matrices.append(_fit(permuted.astype(np.int64).tobytes(), side, ndim))
   if any(m is None or not np.array_equal(m, matrices[0]) for m in matrices):
     raise ValueError(
       f'{symmetry.name} is no rotation or reflection of {ndim}-dimensional'
-      ' space (a signed permutation of its axes), so no convolution can be'
-      ' built on it; translations are already built into every convolution, and'
-      ' other rearrangements need EquivariantDense'
+      f' space (a signed permutation of its axes){why}, so no convolution can'
+      ' be built on it; translations are already built into every convolution,'
+      ' and other rearrangements need EquivariantDense'
     )
   return matrices[0]
-
-
-def _probe(
-  symmetry: symmetries_lib.Symmetry, side: int, ndim: int
-) -> np.ndarray | None:
-  """Returns the symmetry of a cubic grid as a matrix; None if it is none."""
-  grid = np.arange(side**ndim).reshape((side,) * ndim)
-  try:
-    permuted = np.asarray(symmetry(grid))
-  except (ValueError, IndexError):  # it does not act on such a grid at all
-    return None
-  if permuted.shape != grid.shape or permuted.dtype.kind not in 'iu':
-    return None
-  if permuted.min() < 0 or permuted.max() >= grid.size:
-    return None
-  return _fit(permuted.astype(np.int64).tobytes(), side, ndim)
 
 
 @functools.lru_cache(maxsize=256)

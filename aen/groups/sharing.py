@@ -27,6 +27,7 @@ from aen.groups import point_group
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import add_generator
 from aen.groups.orbits import as_shape
+from aen.groups.orbits import check_kernel
 from aen.groups.orbits import orbits
 from aen.groups.orbits import pair
 from aen.groups.orbits import permutation
@@ -56,6 +57,15 @@ class Sharing:
   bias: np.ndarray
 
   def __post_init__(self) -> None:
+    for name in ('kernel', 'bias'):
+      labels = io_lib.array(getattr(self, name), f'the labels of a {name}')
+      whole = labels.size and labels.dtype.kind == 'i'
+      if not whole or labels.min() < 0 or labels.max() >= labels.size:
+        raise ValueError(
+          f'the labels of a {name} must be whole numbers from 0, fewer than'
+          f' entries, got {labels.dtype} of shape {labels.shape}'
+        )
+      object.__setattr__(self, name, labels)
     self.kernel.flags.writeable = False  # the caches return these very arrays
     self.bias.flags.writeable = False
 
@@ -116,6 +126,7 @@ def dense_sharing(
   """
   in_shape, out_shape = as_shape(in_shape), as_shape(out_shape)
   shape = math.prod(in_shape), math.prod(out_shape)
+  check_kernel(*shape)
   actions = []  # of each symmetry, on inputs [N] and on outputs [M]
   for symmetry in symmetries_lib.as_symmetries(symmetries):
     perm_in = permutation(symmetry, in_shape)

@@ -13,10 +13,12 @@ Axis 0 of an array runs downwards (i, "vertical"), axis 1 to the right (j,
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import difflib
 import functools
 import hashlib
+import math
 import types
 from typing import Any
 
@@ -25,6 +27,8 @@ import numpy as np
 # What users may pass as symmetries: names, `Symmetry` objects, functions of an
 # array, or a mix; one of them, a sequence, or a mapping.
 SymmetryLike = Any
+
+MAX_POINTS = np.iinfo(np.int32).max
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +60,11 @@ class Symmetry:
       raise ValueError(
         'a Symmetry is a name and a function of an array, got'
         f' {self.name!r} and {self.fn!r}'
+      )
+    if any('\ud800' <= c <= '\udfff' for c in self.name):  # as of other bytes
+      raise ValueError(
+        f'the name of a Symmetry must be text that UTF-8 can encode, got'
+        f' {self.name!r}; rename it'
       )
     object.__setattr__(self, '_identity', _identity(self.fn))
 
@@ -144,6 +153,115 @@ def _as_symmetry(symmetry: SymmetryLike) -> Symmetry:
     'a symmetry is a name, a function of an array or a Symmetry, got'
     f' {symmetry!r}'
   )
+
+
+def permutation(symmetry: SymmetryLike, shape: Sequence[int]) -> np.ndarray:
+  """Returns a symmetry as a permutation of a grid's points.
+
+  Args:
+    symmetry: A name, a function of an array, or a `Symmetry`.
+    shape: The grid.
+
+  Returns:
+    p, int32 [N], such that `symmetry(x).ravel() == x.ravel()[p]`.
+
+  >>> permutation('horizontal_flip', (2, 3)).tolist()
+  [2, 1, 0, 5, 4, 3]
+  """
+  found = as_symmetries(symmetry)
+  if len(found) != 1:
+    raise ValueError(
+      f'permutation takes one symmetry, got {len(found)}; call it for each'
+    )
+  (symmetry,) = found
+  shape = as_shape(shape)
+  points = np.arange(math.prod(shape), dtype=np.int32)
+  permuted = _apply(symmetry, points, shape)
+  if not is_permutation(permuted, points.size):
+    raise ValueError(
+      f'{symmetry.name} is no symmetry of the grid {shape}: a symmetry permutes'
+      ' the entries, but here entries are lost, doubled or altered; rearrange'
+      ' the array without changing its values'
+    )
+  if not np.array_equal(permuted, _apply(symmetry, points, shape)):
+    raise ValueError(
+      f'{symmetry.name} permuted the grid {shape} in two different ways when'
+      ' called twice; a symmetry must be deterministic (no random numbers)'
+    )
+  # Sorting and negating permute 0…N-1 too. Positions alone decide if other
+  # values, of other signs and sizes and with equals among them, follow.
+  rng = np.random.default_rng(0)
+  whole = rng.integers(-(2**30), 2**30, points.size, np.int32)
+  for values in (rng.permutation(points), whole, whole / np.float32(7)):
+    values[-1] = values[0]
+    if not np.array_equal(values[permuted], _apply(symmetry, values, shape)):
+      raise ValueError(
+        f'{symmetry.name} is no symmetry of the grid {shape}: what it does'
+        ' depends on the values of the entries, not on their places alone;'
+        ' rearrange the array without looking at its values'
+      )
+  return permuted.astype(np.int32)
+
+
+def _apply(
+  symmetry: Symmetry,
+  points: np.ndarray,
+  shape: tuple[int, ...],
+) -> np.ndarray:
+  """Returns the permuted points, flat; a copy, as is what `symmetry` gets."""
+  try:
+    result = symmetry(points.reshape(shape).copy())
+    permuted = None if result is None else np.array(result)
+  except Exception as error:
+    if isinstance(error, ValueError) and symmetry.name in str(error):
+      raise  # already explains why it cannot act
+    text = ' '.join(str(error).split())
+    why = f'{type(error).__name__}: {text}' if text else type(error).__name__
+    if 'Tracer' in why:
+      why = 'jax.numpy is traced inside jit; rearrange with NumPy instead'
+    raise ValueError(
+      f'{symmetry.name} cannot act on the grid {shape}: {why}'
+    ) from error
+  if permuted is None or permuted.shape != shape:
+    got = None if permuted is None else permuted.shape
+    raise ValueError(
+      f'{symmetry.name} must return an array of the shape it was given,'
+      f' expected {shape}, got {got}'
+    )
+  return permuted.ravel()
+
+
+def as_shape(shape: Sequence[int] | int) -> tuple[int, ...]:
+  """Returns a grid as a tuple of positive ints."""
+  try:
+    sides = np.atleast_1d(np.asarray(shape))
+  except ValueError:  # sides of different lengths
+    sides = np.zeros(0)
+  if (
+    sides.dtype.kind not in 'iu'
+    or sides.ndim != 1
+    or not sides.size
+    or sides.min() < 1
+    or math.prod(sides.tolist()) > MAX_POINTS
+  ):
+    raise ValueError(
+      'a grid is a tuple of positive whole numbers with at most 2**31 - 1'
+      f' points, got {shape!r}'
+    )
+  return tuple(sides.tolist())
+
+
+def is_permutation(values: np.ndarray, num_points: int) -> bool:
+  """Whether values, [N], are each of 0…N-1 once."""
+  if values.shape != (num_points,) or values.dtype.kind not in 'iu':
+    return False
+  if not num_points:
+    return False  # grids have points
+  if values.min() < 0 or values.max() >= num_points:
+    return False
+  seen = np.zeros(num_points, bool)
+  seen[values] = True
+  return bool(seen.all())
 
 
 def _needs_axes(name: str, array: np.ndarray) -> None:

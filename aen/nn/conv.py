@@ -77,7 +77,10 @@ def shared_conv(
   >>> shared_conv(x, weights, index, lifting=True, padding='VALID').shape
   (1, 26, 26, 4, 5)
   """
-  x, weights = jnp.asarray(x), jnp.asarray(weights)
+  x = kernels.as_array(x, 'x')
+  weights = kernels.as_array(weights, 'weights')
+  if not isinstance(index, jax.Array):
+    index = io_lib.array(index, 'the index')
   batch, space = _split_shape(x.shape, weights.shape, index.shape, lifting)
   sides = index.shape[: len(space)]
   kernel = kernels.shared_kernel(weights, index)
@@ -222,7 +225,7 @@ class EquivariantConv(SharedLayer):
   @nn.compact
   def __call__(self, x: Array) -> jax.Array:
     """Applies the layer to x [..., *S, C] or [..., *S, |G|, C]."""
-    x, own = jnp.asarray(x), self.sharing()
+    x, own = kernels.as_array(x, 'x'), self.sharing()
     shape = own.num_weights, x.shape[-1], self.features
     _, space = _split_shape(x.shape, shape, own.kernel.shape, self.lifting)
     geometry = self.strides, self.padding, self.kernel_dilation

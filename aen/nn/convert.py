@@ -76,15 +76,36 @@ def to_dense(
     the layers' names. For another model: its parameters, with those of the
     equivariant layers replaced.
   """
+  params = _params(variables)
   if args or kwargs:
     return _whole_to_dense(module, variables, args, kwargs)
-  params = variables.get('params', variables)
   if parts := _sublayers(module):
     _check_names(parts, params, 'parameters')
     return {n: to_dense(part, params[n]) for n, part in parts.items()}
   if isinstance(module, nn.Dense):
+    names = _NAMES if module.use_bias else _NAMES[:1]
+    _check_names(dict.fromkeys(names), params, 'parameters')
+    shape = np.shape(params['kernel'])
+    if len(shape) != 2 or shape[1] != module.features:
+      raise ValueError(
+        f'a Dense layer of {module.features} features has a kernel of as many'
+        f' columns, got shape {shape}'
+      )
     return dict(params)
   return module.plain_parameters(params)
+
+
+def _params(variables: Params) -> Params:
+  """Returns the parameters among a module's variables."""
+  params = variables
+  if isinstance(variables, Mapping):
+    params = variables.get('params', variables)
+  if not isinstance(params, Mapping):
+    raise ValueError(
+      'expected the variables of a module, {"params": …}, or its parameters'
+      f' alone, got {type(params).__name__}; give what `init` returned'
+    )
+  return params
 
 
 def _whole_to_dense(
@@ -162,7 +183,7 @@ def expand(
     ValueError: The target cannot be that function: its shapes differ, or it has
       a symmetry that the source lacks.
   """
-  params = variables.get('params', variables)
+  params = _params(variables)
   if parts := _sublayers(target):
     sources = _sublayers(source)
     _check_names(parts, sources, 'a source')
@@ -175,6 +196,11 @@ def expand(
       ' gives the parameters of a plain network'
     )
   plain = to_dense(source, params)
+  if 'kernel' not in plain:
+    raise ValueError(
+      'expand needs two layers or two networks, got'
+      f' {type(source).__name__} and {type(target).__name__}'
+    )
   if isinstance(target, nn.Dense):
     num_out = plain['kernel'].shape[1]
     if num_out != target.features:

@@ -13,7 +13,6 @@ import functools
 import math
 from typing import Any
 
-import chex
 from flax import linen as nn
 from flax.linen import initializers
 from flax.typing import Dtype
@@ -66,7 +65,10 @@ def shared_dense(
   >>> shared_dense(x, jnp.array([10.0, 1.0]), swap).tolist()
   [12.0, 21.0]
   """
-  x, weights = jnp.asarray(x), jnp.asarray(weights)
+  x = kernels.as_array(x, 'x')
+  weights = kernels.as_array(weights, 'weights')
+  if not isinstance(index, jax.Array | spectral_lib.Spectral):
+    index = io_lib.array(index, 'the index')
   if (bias is None) != (bias_index is None):
     raise ValueError('bias and bias_index go together: give both, or neither')
   if weights.ndim not in (1, 3) or len(index.shape) != 2:
@@ -82,9 +84,19 @@ def shared_dense(
     )
   each = None  # bias of each output
   if bias is not None:
-    chex.assert_shape(bias, (None, *weights.shape[2:]))
-    chex.assert_shape(bias_index, (index.shape[1],))
-    each = jnp.asarray(bias)[bias_index]
+    bias = kernels.as_array(bias, 'bias')
+    if not isinstance(bias_index, jax.Array):
+      bias_index = io_lib.array(bias_index, 'bias_index')
+    expected = (bias.shape[0], *weights.shape[2:]) if bias.ndim else ()
+    if bias.shape != expected or bias_index.shape != index.shape[1:]:
+      raise ValueError(
+        f'bias must have the shape [B{", F" if weights.ndim == 3 else ""}] and'
+        f' bias_index {index.shape[1:]}, got {bias.shape} and'
+        f' {bias_index.shape}'
+      )
+    if isinstance(bias_index, np.ndarray):
+      kernels.check_index(bias_index, bias.shape[0])
+    each = bias[bias_index]
   if isinstance(index, spectral_lib.Spectral):
     return _spectral_dense(x, weights, index, each, precision)
   formula = '...n,nm->...m' if weights.ndim == 1 else '...nc,nmcf->...mf'
@@ -300,7 +312,7 @@ class EquivariantDense(SharedLayer):
   @nn.compact
   def __call__(self, x: Array) -> jax.Array:
     """Applies the layer to x [..., *in_shape] or [..., *in_shape, C]."""
-    x = jnp.asarray(x)
+    x = kernels.as_array(x, 'x')
     grid_end = x.ndim if self.features is None else x.ndim - 1
     grid_start = grid_end - len(self.in_shape)
     if grid_start < 0 or x.shape[grid_start:grid_end] != self.in_shape:

@@ -135,7 +135,18 @@ def export(
       'aen.export needs onnx; pip install "aen[onnx]"', name='onnx'
     ) from error
 
-  if not (math.isfinite(mean) and 0 < std < math.inf):
+  path = io_lib.as_path(path, 'path')
+  largest = float(np.finfo(np.float32).max)
+  mean = io_lib.real(mean, 'mean', -largest, largest)
+  std = io_lib.real(std, 'std', -largest, largest)
+  if not isinstance(class_names, list | tuple) or not all(
+    isinstance(name, str) and io_lib.text(name, 'a name of class_names')
+    for name in class_names
+  ):
+    raise ValueError(
+      f'class_names must be a list of names, got {class_names!r}'
+    )
+  if not std > 0:
     raise ValueError(
       f'mean and std must be finite, and std positive, got {mean} and {std}'
     )

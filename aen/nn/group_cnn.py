@@ -23,6 +23,7 @@ from aen.groups import sharing as sharing_lib
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import as_shape
 from aen.groups.orbits import join
+from aen.nn import kernels
 from aen.nn import pooling
 from aen.nn.conv import EquivariantConv
 from aen.nn.layer import HEADS
@@ -113,6 +114,8 @@ class GroupCNN(nn.Module):
         raise ValueError(
           f'{name} must be one of {known}, got {getattr(self, name)!r}'
         )
+    io_lib.real(self.dropout_rate, 'dropout_rate', 0, 1)
+    io_lib.real(self.width, 'width', -math.inf, math.inf)
     if not self.width > 0 or _channels(self.width, self.copies()) < 1:
       raise ValueError(
         'width must leave every layer at least one channel, got'
@@ -253,7 +256,7 @@ class GroupCNN(nn.Module):
       train: Whether dropout acts; it needs `rngs={'dropout': key}`. May be
         traced.
     """
-    x = jnp.asarray(x)
+    x = kernels.as_array(x, 'x')
     if x.ndim == 3:
       x = x[..., None]
     if x.ndim != 4 or self.in_shape not in (None, x.shape[1:]):

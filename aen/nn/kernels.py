@@ -11,12 +11,22 @@ weights.
 
 import functools
 import hashlib
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aen import io as io_lib
+
 Array = jax.Array | np.ndarray
+
+
+def as_array(x: Any, name: str) -> jax.Array:
+  """Returns a JAX array; raises a ValueError if it is none of numbers."""
+  if isinstance(x, jax.Array) or hasattr(x, '__jax_array__'):
+    return jnp.asarray(x)
+  return jnp.asarray(io_lib.array(x, name))
 
 
 def shared_kernel(weights: jax.Array, index: Array) -> jax.Array:
@@ -31,16 +41,25 @@ def shared_kernel(weights: jax.Array, index: Array) -> jax.Array:
   """
   if not isinstance(index, np.ndarray):
     return weights[index]
-  num_used = int(index.max()) + 1
-  if num_used > weights.shape[0]:
-    raise ValueError(
-      f'the index uses {num_used} weights, got {weights.shape[0]}'
-    )
+  num_used = check_index(index, weights.shape[0])
   if num_used == index.size and np.array_equal(
     index.ravel(), np.arange(index.size)
   ):  # every entry has a weight of its own
     return weights[:num_used].reshape(*index.shape, *weights.shape[1:])
   return _gather(weights, StaticArray(index))
+
+
+def check_index(index: np.ndarray, num_weights: int) -> int:
+  """Returns how many weights an index uses; raises if there are fewer."""
+  if index.dtype.kind not in 'iu' or not index.size or index.min() < 0:
+    raise ValueError(
+      'the index must be whole numbers of at least 0, at least one, got'
+      f' {index.dtype} of shape {index.shape}'
+    )
+  num_used = int(index.max()) + 1
+  if num_used > num_weights:
+    raise ValueError(f'the index uses {num_used} weights, got {num_weights}')
+  return num_used
 
 
 class StaticArray:

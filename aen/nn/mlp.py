@@ -18,6 +18,7 @@ from aen import io as io_lib
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import as_shape
 from aen.groups.orbits import permutation
+from aen.nn import kernels
 from aen.nn.dense import EquivariantDense
 from aen.nn.layer import HEADS
 from aen.nn.layer import METHODS
@@ -164,7 +165,7 @@ class EquivariantMLP(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps x [..., *in_shape] or [..., *in_shape, C] to logits."""
-    x = jnp.asarray(x)
+    x = kernels.as_array(x, 'x')
     *hidden, head = self.sublayers().values()
     has_channels = hidden[0].features is not None
     if has_channels and x.ndim <= len(self.in_shape) + 1:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aen.groups import point_group
+from aen.nn import kernels
 from aen.nn import windows
 
 Array = jax.Array | np.ndarray
@@ -47,7 +48,7 @@ _REDUCTIONS = types.MappingProxyType(
 
 
 def _reduction(how: str) -> tuple[Any, Any]:
-  if how not in _REDUCTIONS:
+  if not isinstance(how, str) or how not in _REDUCTIONS:
     raise ValueError(f'how must be one of {tuple(_REDUCTIONS)}, got {how!r}')
   return _REDUCTIONS[how]
 
@@ -61,7 +62,11 @@ def group_pool(x: Array, how: str = 'max') -> jax.Array:
     x: Features of a group convolution.
     how: 'max' or 'mean'.
   """
-  return _reduction(how)[0](jnp.asarray(x), axis=-2)
+  reduce, _ = _reduction(how)
+  x = kernels.as_array(x, 'x')
+  if x.ndim < 2 or not x.size:
+    raise ValueError(f'group_pool needs x [..., |G|, C], got shape {x.shape}')
+  return reduce(x, axis=-2)
 
 
 def spatial_pool(
@@ -88,7 +93,16 @@ def spatial_pool(
       image would be pooled over other windows: for windows of two, an odd size.
   """
   _, merge = _reduction(how)
-  x = jnp.asarray(x)
+  x = kernels.as_array(x, 'x')
+  if not isinstance(group, point_group.Group):
+    raise ValueError(
+      f'group must be a Group, got {group!r}; make one: aen.group(symmetries)'
+    )
+  if x.ndim < group.ndim + 2 or not x.size:
+    raise ValueError(
+      f'spatial_pool needs x [..., *S, |G|, C] with {group.ndim} spatial axes,'
+      f' got shape {x.shape}'
+    )
   split = -group.ndim - 2
   batch, space, features = x.shape[:split], x.shape[split:-2], x.shape[-2:]
   sides = windows.per_axis(window, group.ndim, 'window')

@@ -6,13 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from aen import io as io_lib
 from aen.groups import point_group
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import as_shape
 from aen.groups.orbits import permutation
 
 # The largest |difference| / |output| that rounding explains.
-_TOLERANCES = {'float64': 1e-12, 'float32': 1e-5, 'float16': 1e-2}
+_TOLERANCES = {
+  'float64': 1e-12,
+  'float32': 1e-5,
+  'float16': 1e-2,
+  'complex128': 1e-12,
+  'complex64': 1e-5,
+}
 _COARSEST = 5e-2  # bfloat16 and narrower
 
 
@@ -54,35 +61,61 @@ def assert_equivariant(
 
   >>> assert_equivariant(lambda x: x**2, ('rotation',), (4, 4), (4, 4))
   """
+  if not callable(fn):
+    raise ValueError(f'fn must be a function of a batch, got {fn!r}')
   in_shape = as_shape(in_shape)
   if x is None:
     size = (4, *in_shape)
     x = np.random.default_rng(seed).standard_normal(size, np.float32)
-  x = np.asarray(x)
+  x = io_lib.array(x, 'x')
   _check_grid('the inputs x', x.shape, in_shape)
-  y = np.asarray(fn(x))
+
+  def apply(x: np.ndarray) -> np.ndarray:
+    """Copies, because fn may change its input or reuse its output."""
+    y = np.array(fn(x.copy()))
+    if y.shape[:1] != x.shape[:1] or not y.size:
+      raise ValueError(
+        'the outputs of fn must have one entry per example,'
+        f' [{len(x)}, ...], got shape {y.shape}'
+      )
+    if y.dtype.kind in 'OUSMm':
+      raise ValueError(f'the outputs of fn must be numbers, got {y.dtype}')
+    return y
+
+  y = apply(x)
   if out_shape is not None:
     out_shape = as_shape(out_shape)
     _check_grid('the outputs of fn', y.shape, out_shape)
+  exact = y.dtype.kind in 'iub'
   if tolerance is None:
-    exact = y.dtype.kind in 'iub'
     tolerance = 0.0 if exact else _TOLERANCES.get(y.dtype.name, _COARSEST)
   for symmetry in symmetries_lib.as_symmetries(symmetries):
     expected = y if out_shape is None else _transform(y, symmetry, out_shape)
     if group_axis:
       expected = _transform_elements(expected, symmetry, symmetries, out_shape)
-    got = np.asarray(fn(_transform(x, symmetry, in_shape)))
-    got, expected = got.astype(np.float64), expected.astype(np.float64)
-    difference = np.abs(got - expected)
-    error = difference.max() / (np.abs(expected).max() or 1.0)
+    got = apply(_transform(x, symmetry, in_shape))
+    if got.shape != expected.shape:
+      raise ValueError(
+        'the outputs of fn must have the same shape for transformed inputs,'
+        f' expected {expected.shape}, got {got.shape}'
+      )
+    different = got != expected  # also where int64 or inf defy subtraction
+    kind = np.complex128 if 'c' in got.dtype.kind + y.dtype.kind else np.float64
+    got, expected = got.astype(kind), expected.astype(kind)
+    with np.errstate(invalid='ignore'):  # inf - inf, then NaN
+      difference = np.where(different, np.abs(got - expected), 0)
+    if exact:
+      difference = np.where(different, np.maximum(difference, 1), 0)
+    size = np.abs(expected)
+    error = difference.max() / (size[np.isfinite(size)].max(initial=0) or 1.0)
     if not error <= tolerance:  # true for NaN
       where = np.unravel_index(np.argmax(difference), difference.shape)
       entry = ', '.join(str(i) for i in where[1:])
-      kind, reference = 'equivariant', 'transformed fn(x)'
+      word, reference = 'equivariant', 'transformed fn(x)'
       if out_shape is None:
-        kind, reference = 'invariant', 'fn(x)'
+        word, reference = 'invariant', 'fn(x)'
       raise AssertionError(
-        f'not {kind} to {symmetry.name}: max|Δ|/max|y| is {error:.2g},'
+        f'not {word} to {symmetry.name}: max|Δ|/max|y| is {error:.2g},'
         f' tolerance {tolerance:.2g}; worst at output ({entry}) of example'
         f' {where[0]}: fn(transformed x) = {got[where]:.6g},'
         f' {reference} = {expected[where]:.6g}'

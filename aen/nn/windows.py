@@ -104,14 +104,18 @@ def _pads(padding: PaddingLike, bare: Frame) -> tuple[tuple[int, int], ...]:
   if isinstance(padding, str) and padding in _PADDINGS:
     pads = lax.padtype_to_pads(bare.space, bare.spans, bare.strides, padding)
     return tuple((int(low), int(high)) for low, high in pads)
-  if isinstance(padding, int):
-    padding = (padding,) * len(bare.space)
-  if not isinstance(padding, str) and len(padding) == len(bare.space):
-    pairs: list[Any] = [
-      (p, p) if isinstance(p, int) else tuple(p) for p in padding
-    ]
-    if all(len(p) == 2 and min(p) >= 0 for p in pairs):
-      return tuple(pairs)
+  whole, each = (int, np.integer), padding
+  if isinstance(padding, whole):
+    each = (padding,) * len(bare.space)
+  if isinstance(each, Sequence) and len(each) == len(bare.space):
+    pairs: list[Any] = [(p, p) if isinstance(p, whole) else p for p in each]
+    if all(
+      isinstance(pair, Sequence)
+      and len(pair) == 2
+      and all(isinstance(n, whole) and 0 <= n < 2**31 for n in pair)
+      for pair in pairs
+    ):
+      return tuple((int(low), int(high)) for low, high in pairs)
   raise ValueError(
     f"padding must be 'SAME', 'VALID', a number, or a number or pair of numbers"
     f' per spatial axis ({len(bare.space)}), got {padding!r}'

@@ -62,11 +62,15 @@ class SearchConfig:
   children_per_batch: int | None = None
 
   def __post_init__(self) -> None:
+    if not isinstance(self.recipe, recipe_lib.Recipe):
+      raise ValueError(f'recipe must be an aen.Recipe, got {self.recipe!r}')
     for name in ('num_seeds', 'top', 'retrain_seeds'):
-      io_lib.positive(getattr(self, name), name)
+      whole = io_lib.positive(getattr(self, name), name)
+      object.__setattr__(self, name, whole)
     for name in ('retrain_epochs', 'children_per_batch'):
       if getattr(self, name) is not None:
         io_lib.positive(getattr(self, name), name)
+    object.__setattr__(self, 'seed', io_lib.seed(self.seed))
     if max(self.num_seeds, self.retrain_seeds) > _RETRAIN_SEED:
       raise ValueError(
         f'num_seeds and retrain_seeds must be at most {_RETRAIN_SEED}, got'

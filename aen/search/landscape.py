@@ -69,11 +69,13 @@ class Landscape:
 
   def __post_init__(self) -> None:
     object.__setattr__(self, 'name', str(self.name))
+    if not isinstance(self.symmetries, Iterable):
+      raise ValueError(f'symmetries must be names, got {self.symmetries!r}')
     names = tuple(str(name) for name in self.symmetries)
     object.__setattr__(self, 'symmetries', names)
     dtypes = dict(_STORED.values())
     for field in dataclasses.fields(self)[2:]:
-      value = np.asarray(getattr(self, field.name))
+      value = io_lib.array(getattr(self, field.name), field.name)
       array: np.ndarray = value.astype(dtypes[field.name])
       array.flags.writeable = False
       object.__setattr__(self, field.name, array)
@@ -255,7 +257,9 @@ def _read(path: io_lib.PathLike) -> dict[str, Any]:
   except (FileNotFoundError, PermissionError, IsADirectoryError):
     raise
   except Exception as error:  # zipfile raises nearly anything
-    raise _damaged(path, error) from error
+    # NumPy takes what it does not know for a pickle.
+    why = 'no .npz file' if 'pickle' in str(error) else error
+    raise _damaged(path, why) from error
 
 
 def _restore(path: io_lib.PathLike, arrays: dict[str, Any]) -> Landscape:
@@ -295,6 +299,12 @@ def _damaged(path: io_lib.PathLike, why: object) -> ValueError:
 
 def _check(landscape: Landscape) -> None:
   """Raises a ValueError unless all shapes and ranges fit together."""
+  for name in ('weights', 'seeds'):
+    if getattr(landscape, name).ndim != 1:
+      raise ValueError(
+        f'landscape {landscape.name!r}: {name} must be a list of numbers, got'
+        f' shape {getattr(landscape, name).shape}'
+      )
   networks, seeds = len(landscape.weights), len(landscape.seeds)
   num_states = 2 ** len(landscape.symmetries)
   epochs = (

@@ -10,8 +10,11 @@ from collections.abc import Sequence
 import csv
 import dataclasses
 import functools
-import json
+import hashlib
+import os
 import pathlib
+import sys
+import tempfile
 from typing import Any
 from typing import NamedTuple
 
@@ -196,6 +199,7 @@ class SearchResult:
       the value of toggling each bit: (state, values) each.
     space: The networks it chose among.
     screening: Which symmetries the training images have, if that was tested.
+    config: What determined it, as in config.json; empty if it is not known.
   """
 
   dataset: str
@@ -207,6 +211,7 @@ class SearchResult:
   space: space_lib.Space
   q_values: tuple[tuple[int, tuple[float, ...]], ...] = ()
   screening: screen_lib.Screening | None = None
+  config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   @property
   def baseline(self) -> int:
@@ -257,8 +262,7 @@ class SearchResult:
     save_params(directory / 'best', self.best.variables)
     write_ranking(directory / 'ranking.csv', self.ranking)
     write_trace(directory / 'trace.csv', self)
-    with io_lib.written_text(directory / 'result.json') as file:
-      json.dump(_as_json(self), file, indent=2, ensure_ascii=False)
+    io_lib.write_json(directory / 'result.json', _as_json(self))
 
   @classmethod
   def load(
@@ -272,22 +276,81 @@ class SearchResult:
       directory: Where it was saved.
       symmetries: Your own symmetries among those of the search; files hold only
         names.
+
+    Raises:
+      DamagedError: The files are damaged.
     """
-    directory = pathlib.Path(directory)
-    path = directory / 'result.json'
+    directory = io_lib.as_path(directory, 'directory')
+    stored = read(directory)
     try:
-      stored = json.loads(path.read_text('utf-8'))
       return _from_json(stored, directory / 'best', symmetries)
-    except FileNotFoundError as error:
-      raise FileNotFoundError(
-        f'{directory} holds no result ({error.filename} is not there); give the'
-        ' directory of a search that has finished'
-      ) from error
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
+      raise _damaged(directory / 'result.json', repr(error)) from error
+
+
+class DamagedError(ValueError):
+  """A result that was damaged on disk; the same search makes it again."""
+
+
+def _damaged(path: pathlib.Path, why: object) -> DamagedError:
+  return DamagedError(
+    f'{path} is no result that this version of aen can read ({why}); run the'
+    ' search again, finished children are not trained twice'
+  )
+
+
+def finished(
+  run_dir: pathlib.Path,
+  config: Mapping[str, Any],
+  symmetries: symmetries_lib.SymmetryLike,
+) -> SearchResult | None:
+  """Returns the result of a search, if it has finished.
+
+  A damaged result is reported in one line and made again: its children are in
+  the store.
+
+  Args:
+    run_dir: Where it is kept.
+    config: The configuration of the search.
+    symmetries: Those of its space.
+
+  Raises:
+    ValueError: The directory holds the result of another search.
+  """
+  if not (run_dir / 'result.json').exists():
+    return None
+  try:
+    stored = read(run_dir)
+    if 'config' in stored:
+      io_lib.check_config(run_dir, stored['config'], config)
+    elif not (run_dir / 'config.json').exists():  # of an earlier version
       raise ValueError(
-        f'{path} is no result that this version of aen can read ({error!r});'
-        ' run the search again, finished children are not trained twice'
-      ) from error
+        f'{run_dir} holds a result, but not its config.json, so nothing says of'
+        ' which search it is; restore that file, or choose another run'
+        ' directory'
+      )
+    io_lib.open_run(run_dir, config)
+    return SearchResult.load(run_dir, symmetries)
+  except DamagedError as error:
+    print(f'{error}; making it again', file=sys.stderr, flush=True)
+    return None
+
+
+def read(directory: pathlib.Path) -> dict[str, Any]:
+  """Returns the content of result.json; raises if it is damaged."""
+  path = directory / 'result.json'
+  try:
+    return io_lib.read_json(path)
+  except OSError as error:
+    why = error.strerror
+    if isinstance(error, FileNotFoundError):
+      why = f'{path} is not there'
+    raise type(error)(
+      f'{directory} holds no result ({why}); give the directory of a search'
+      ' that has finished'
+    ) from error
+  except ValueError as error:
+    raise _damaged(path, error) from error
 
 
 RANKING_COLUMNS = (
@@ -320,8 +383,8 @@ def write_ranking(path: io_lib.PathLike, ranking: Sequence[Ranked]) -> None:
   rows = (
     (
       rank,
-      entry.name,
-      ' + '.join(entry.implied),
+      io_lib.cell(entry.name),
+      io_lib.cell(' + '.join(entry.implied)),
       entry.num_weights,
       *numbers(entry.search),
       entry.search.num_seeds,
@@ -358,20 +421,65 @@ def _write_csv(
 
 
 def save_params(directory: pathlib.Path, variables: Mapping[str, Any]) -> None:
-  """Writes an Orbax checkpoint."""
+  """Writes an Orbax checkpoint; it appears only when complete."""
   import orbax.checkpoint as ocp  # slow to import, and only needed here
 
-  with ocp.StandardCheckpointer() as checkpointer:
-    checkpointer.save(directory.absolute(), dict(variables), force=True)
+  directory = directory.absolute()
+  directory.parent.mkdir(parents=True, exist_ok=True)
+  # Names of its own, so that processes never share a half-written checkpoint.
+  with (
+    tempfile.TemporaryDirectory(
+      prefix='.best.', suffix='.incomplete', dir=directory.parent
+    ) as scratch,
+    io_lib.clear_when_disk_is_full(directory),
+  ):
+    fresh, old = (pathlib.Path(scratch, name) for name in ('new', 'old'))
+    with ocp.StandardCheckpointer() as checkpointer:
+      checkpointer.save(fresh, dict(variables))
+    if directory.exists():
+      os.rename(directory, old)
+    os.rename(fresh, directory)
 
 
-def load_params(directory: pathlib.Path, model: nn.Module, x: Any) -> Any:
-  """Reads an Orbax checkpoint of a model's variables."""
+def load_params(
+  directory: pathlib.Path, model: nn.Module, x: Any, checksum: str | None
+) -> Any:
+  """Reads an Orbax checkpoint of a model's variables.
+
+  Args:
+    directory: Where it is.
+    model: The model.
+    x: An example of its inputs.
+    checksum: As `weights_checksum` gives it; None to accept any weights.
+
+  Raises:
+    DamagedError: It is not there, cannot be read, or holds other weights.
+  """
   import orbax.checkpoint as ocp
 
   expected = jax.eval_shape(model.init, jax.random.key(0), x)
-  with ocp.StandardCheckpointer() as checkpointer:
-    return checkpointer.restore(directory.absolute(), expected)
+  try:
+    with ocp.StandardCheckpointer() as checkpointer:
+      variables = checkpointer.restore(directory.absolute(), expected)
+  except Exception as error:  # there is no end to what it raises
+    why = (str(error).splitlines() or [repr(error)])[0]
+    raise _damaged(directory, why) from error
+  if checksum is not None and checksum != weights_checksum(variables):
+    raise _damaged(directory, 'its checksum does not match')
+  return variables
+
+
+def weights_checksum(variables: Mapping[str, Any]) -> str:
+  """Returns a hash of all parameters, with their names, shapes and types."""
+  digest = hashlib.sha256()
+  leaves, _ = jax.tree_util.tree_flatten_with_path(dict(variables))
+  for name, leaf in leaves:
+    array = np.asarray(leaf)
+    array = array.astype(array.dtype.newbyteorder('<'), copy=False)
+    header = jax.tree_util.keystr(name), array.dtype.str, array.shape
+    digest.update(repr(header).encode())
+    digest.update(array.tobytes())
+  return digest.hexdigest()
 
 
 _BEST_FIELDS = ('symmetries', 'implied', 'accuracy', 'baseline_accuracy')
@@ -390,12 +498,14 @@ def _as_json(result: SearchResult) -> dict[str, Any]:
       'scaling': dataclasses.asdict(best.scaling),
       'gain': dataclasses.asdict(best.gain),
       'class_names': best.class_names,
+      'checksum': weights_checksum(best.variables),
     },
     'counts': dataclasses.asdict(result.counts),
     'trace': result.trace,
     'q_values': result.q_values,
     'space': result.space.spec(),
     'ranking': [dataclasses.asdict(entry) for entry in result.ranking],
+    'config': result.config,
   }
 
 
@@ -430,7 +540,8 @@ def _from_json(
       symmetries=tuple(best['symmetries']),
       implied=tuple(best['implied']),
       model=model,
-      variables=load_params(checkpoint, model, x),
+      # Files of earlier versions have no checksum.
+      variables=load_params(checkpoint, model, x, best.get('checksum')),
       scaling=evaluate_lib.Scaling(**best['scaling']),
       image_shape=space.image_shape,
       accuracy=best['accuracy'],
@@ -444,6 +555,7 @@ def _from_json(
     q_values=tuple((state, tuple(q)) for state, q in stored['q_values']),
     space=space,
     screening=screening and screen_lib.Screening.from_json(screening),
+    config=stored.get('config', {}),
   )
 
 

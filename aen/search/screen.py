@@ -358,8 +358,9 @@ def screen(
       )
     symmetries = space_lib.applicable([grid])
   symmetries = symmetries_lib.as_symmetries(symmetries)
-  if not 0 < level < 1:
-    raise ValueError(f'level must be between 0 and 1, got {level}')
+  io_lib.real(bound, 'bound', 0, np.inf)
+  if not isinstance(level, float) or not 0 < level < 1:
+    raise ValueError(f'level must be between 0 and 1, got {level!r}')
   fewest = math.ceil(len(symmetries) / level) - 1
   if num_randomizations is None:
     num_randomizations = max(_RANDOMIZATIONS, fewest)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import dataclasses
 import functools
 import math
+import pathlib
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from aen.search import mlp_space
 from aen.search import result as result_lib
 from aen.search import screen as screen_lib
 from aen.search import space as space_lib
+from aen.search import strategies
 from aen.train import evaluate as evaluate_lib
 from aen.train import recipe as recipe_lib
 from aen.train import score as score_lib
@@ -155,13 +157,46 @@ def search(
   searched = at_most(data, search_images)
   evaluate_lib.check_batch(searched, config.recipe)
   strategy = explore_lib.make_strategy(space, config)
-  path: Any = store_lib.MEMORY
-  if run_dir is not None:
-    description = describe(data, space, config, search_images)
-    run_dir = io_lib.open_run(run_dir, description)
-    path = run_dir / 'results.sqlite'
-    if (run_dir / 'result.json').exists():
-      return result_lib.SearchResult.load(run_dir, space.symmetries)
+  run = functools.partial(
+    _search,
+    data,
+    searched,
+    space,
+    config,
+    strategy,
+    on_trained,
+    evaluator,
+    screened,
+  )
+  if run_dir is None:
+    with store_lib.Results() as store:
+      return run(store)
+  run_dir = pathlib.Path(run_dir)
+  description = describe(data, space, config, search_images)
+  with io_lib.locked(run_dir):
+    found = result_lib.finished(run_dir, description, space.symmetries)
+    if found is not None:
+      return found
+    io_lib.open_run(run_dir, description)
+    with store_lib.Results(run_dir / 'results.sqlite') as store:
+      result = dataclasses.replace(run(store), config=description)
+      result.save(run_dir)
+      store.forget_params()
+  return result
+
+
+def _search(
+  data: dataset_lib.Dataset,
+  searched: dataset_lib.Dataset,
+  space: space_lib.Space,
+  config: explore_lib.SearchConfig,
+  strategy: strategies.Strategy,
+  on_trained: Callable[[Sequence[Record]], None] | None,
+  evaluator: Callable[..., evaluate_lib.Evaluate],
+  screened: bool,
+  store: store_lib.Results,
+) -> result_lib.SearchResult:
+  """Explores, retrains, chooses and compares; `store` keeps the children."""
   screening = None
   if screened or config.strategy == 'screened':
     screening = _screen(searched, space)
@@ -171,25 +206,20 @@ def search(
     options = {'order': order} | dict(config.options)
     ordered = dataclasses.replace(config, options=tuple(options.items()))
     strategy = explore_lib.make_strategy(space, ordered)
-  with store_lib.Results(path) as store:
-    make = functools.partial(
-      evaluator,
-      scaling=evaluate_lib.scaling_of(data.train.images, config.recipe.scaling),
-      space=space,
-      store=store,
-      children_per_batch=config.children_per_batch,
-    )
-    every = config.strategy == 'exhaustive'
-    total = len(space) * config.num_seeds if every else None
-    with evaluate_lib.ProgressBar('search', total, on_trained) as bar:
-      evaluate = make(searched, recipe=config.recipe, on_trained=bar)
-      found = explore_lib.explore(space, evaluate, config, strategy)
-    result = _conclude(data, searched, space, config, found, make, on_trained)
-    result = dataclasses.replace(result, screening=screening)
-    if run_dir is not None:
-      result.save(run_dir)
-      store.forget_params()
-  return result
+  make = functools.partial(
+    evaluator,
+    scaling=evaluate_lib.scaling_of(data.train.images, config.recipe.scaling),
+    space=space,
+    store=store,
+    children_per_batch=config.children_per_batch,
+  )
+  every = config.strategy == 'exhaustive'
+  total = len(space) * config.num_seeds if every else None
+  with evaluate_lib.ProgressBar('search', total, on_trained) as bar:
+    evaluate = make(searched, recipe=config.recipe, on_trained=bar)
+    found = explore_lib.explore(space, evaluate, config, strategy)
+  result = _conclude(data, searched, space, config, found, make, on_trained)
+  return dataclasses.replace(result, screening=screening)
 
 
 def _screen(

@@ -18,6 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aen import io as io_lib
+
 # Draws a matrix [3, 3] for images of the given height and width.
 Augmentation = Callable[[jax.Array, tuple[int, int]], jax.Array]
 
@@ -27,7 +29,6 @@ _MAX_SCALING = 0.1
 _MAX_SHEAR = np.deg2rad(10.0)
 
 
-@jax.jit
 def augment(
   key: jax.Array,
   images: jax.Array,
@@ -50,13 +51,36 @@ def augment(
   Returns:
     Images of the same shape.
   """
-  images, mask = jnp.asarray(images), jnp.asarray(mask)
-  if images.ndim not in (3, 4) or mask.shape != (len(AUGMENTATIONS),):
+  if not isinstance(images, jax.Array):
+    images = jnp.asarray(io_lib.array(images, 'images'))
+  if not isinstance(mask, jax.Array):
+    mask = jnp.asarray(io_lib.array(mask, 'the mask'))
+  if not isinstance(fill, jax.Array):
+    fill = io_lib.array(fill, 'fill')
+  if not isinstance(key, jax.Array):
+    raise ValueError(f'key must be a key, jax.random.key(seed), got {key!r}')
+  channels = images.shape[3:] or (1,)
+  if fill.shape not in ((), (1,), channels):
     raise ValueError(
-      f'augment needs images [B, H, W, C] or [B, H, W] and a mask'
-      f' [{len(AUGMENTATIONS)}], got shapes {images.shape} and {mask.shape};'
-      ' for several masks use jax.vmap'
+      f'fill must be one number, or one per channel {channels}, got shape'
+      f' {fill.shape}'
     )
+  fits = images.ndim in (3, 4) and images.size
+  if not fits or mask.shape != (len(AUGMENTATIONS),):
+    raise ValueError(
+      'augment needs images [B, H, W, C] or [B, H, W], at least one, and a'
+      f' mask [{len(AUGMENTATIONS)}], got shapes {images.shape} and'
+      f' {mask.shape}; for several masks use jax.vmap'
+    )
+  if not isinstance(mask, jax.core.Tracer) and jnp.isnan(mask).any():
+    raise ValueError(f'the mask must be true or false six times, got {mask}')
+  return _augmented(key, images, mask, fill)
+
+
+@jax.jit
+def _augmented(
+  key: jax.Array, images: jax.Array, mask: jax.Array, fill: jax.Array | float
+) -> jax.Array:
   if not jnp.issubdtype(images.dtype, jnp.floating):
     images = images.astype(jnp.float32)
   num_images, height, width = images.shape[:3]
@@ -75,8 +99,11 @@ def augmentation_mask(names: str | Iterable[str]) -> np.ndarray:
   >>> augmentation_mask(['random_rotation', 'random_shear']).astype(int)
   array([1, 0, 0, 0, 0, 1])
   """
+  if not isinstance(names, Iterable):
+    raise ValueError(f'augmentations are given by their names, got {names!r}')
   names = [names] if isinstance(names, str) else list(names)
-  if unknown := [name for name in names if name not in AUGMENTATIONS]:
+  known = [*AUGMENTATIONS]
+  if unknown := [name for name in names if name not in known]:
     raise ValueError(
       f'unknown augmentation {unknown[0]!r}; known names: '
       + ', '.join(AUGMENTATIONS)

@@ -107,6 +107,7 @@ def train_child(
     The measurements after every epoch, [E] each.
   """
   recipe, model = config.recipe, config.model
+  _check(data, recipe)
   init_key, order_key, noise_key = jax.random.split(key, 3)
   rate = recipe.learning_rate if learning_rate is None else learning_rate
   optimizer = recipe_lib.OPTIMIZERS[recipe.optimizer](recipe.momentum)
@@ -159,6 +160,26 @@ def train_child(
   child = _Child(params, optimizer.init(params), best=best)
   child, measured = lax.scan(epoch, child, jnp.arange(recipe.epochs))
   return measured.replace(diverged=child.diverged, params=child.best)
+
+
+def _check(data: ChildData, recipe: recipe_lib.Recipe) -> None:
+  """Raises unless images and labels fit together, by their shapes and types."""
+  for name, part, least in (
+    ('train', data.train, recipe.batch_size),
+    ('validation', data.validation, 1),
+    ('test', data.test, 1),
+  ):
+    if part is None:
+      continue
+    images, labels = np.shape(part.images), np.shape(part.labels)
+    whole = jnp.issubdtype(jnp.result_type(part.labels), jnp.integer)
+    if len(images) < 2 or labels != images[:1] or not whole:
+      raise ValueError(
+        f'{name} needs images [N, ...] and whole labels [N], got shapes'
+        f' {images} and {labels} of {jnp.result_type(part.labels)}'
+      )
+    if images[0] < least:
+      raise ValueError(f'{name} needs at least {least} images, got {images[0]}')
 
 
 class _Child(NamedTuple):

@@ -206,12 +206,12 @@ class Recipe:
           f'{name} must be one of {", ".join(known)}, got'
           f' {getattr(self, name)!r}'
         )
-    if not 0 < self.learning_rate < np.inf:
+    io_lib.real(self.learning_rate, 'learning_rate', -np.inf, np.inf)
+    if not self.learning_rate > 0:
       raise ValueError(
         f'learning_rate must be positive, got {self.learning_rate!r}'
       )
-    if not 0 <= self.momentum < 1:
-      raise ValueError(f'momentum must be in [0, 1), got {self.momentum!r}')
+    io_lib.real(self.momentum, 'momentum', 0, 1)
 
 
 # The fields of a recipe that are chosen from a list of names.

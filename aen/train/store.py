@@ -2,7 +2,8 @@
 
 A child is identified by its network, the data, the recipe and the seed. Several
 processes may write at once; the first result of a child is kept. Nothing is
-pickled.
+pickled. Every record and its parameters carry checksums, because SQLite does
+not notice a flipped bit in a value.
 
 Legend: E epochs.
 """
@@ -14,6 +15,7 @@ import contextlib
 import csv
 import dataclasses
 import gzip
+import hashlib
 import io
 import json
 import math
@@ -28,7 +30,7 @@ import numpy as np
 
 from aen import io as io_lib
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 WAIT_SECONDS = 30.0  # for another process to finish writing
 MEMORY = ':memory:'
 
@@ -109,11 +111,13 @@ CREATE TABLE IF NOT EXISTS results (
   test_accuracy TEXT NOT NULL, diverged INTEGER NOT NULL,
   seconds REAL NOT NULL, params BLOB,
   few_test_accuracy TEXT NOT NULL DEFAULT '[]',
+  checksum TEXT NOT NULL DEFAULT '',
   PRIMARY KEY ({', '.join(_KEY)})) WITHOUT ROWID
 """
 # Version -> the statement that brings it to the next one.
 _MIGRATIONS = {
-  1: "ALTER TABLE results ADD few_test_accuracy TEXT NOT NULL DEFAULT '[]'"
+  1: "ALTER TABLE results ADD few_test_accuracy TEXT NOT NULL DEFAULT '[]'",
+  2: "ALTER TABLE results ADD checksum TEXT NOT NULL DEFAULT ''",
 }
 # Part of SQLite's message -> what to do about it.
 _ADVICE = {
@@ -127,6 +131,7 @@ _DAMAGED = (
   'the file is damaged: move it away (its children will be trained again) or'
   ' restore a copy'
 )
+_MARK = b'aen params 1\n'  # then a SHA-256, then an .npz file
 
 
 class Results:
@@ -148,7 +153,7 @@ class Results:
     """
     self.path = str(path)
     if self.path != MEMORY:
-      path = pathlib.Path(path)
+      path = io_lib.as_path(path, 'the path of a store')
       try:
         path.parent.mkdir(parents=True, exist_ok=True)
       except OSError as error:
@@ -182,27 +187,38 @@ class Results:
       key: The child.
       with_params: Whether to read its parameters too.
     """
-    columns = (*COLUMNS, 'params' if with_params else 'NULL')
-    row = self._run(
+    columns = (*COLUMNS, 'checksum', 'params' if with_params else 'NULL')
+    rows = self._rows(
       f'SELECT {", ".join(columns)} FROM results WHERE'
       f' {" AND ".join(f"{name} = ?" for name in _KEY)}',
       dataclasses.astuple(key),
-    ).fetchone()
-    return None if row is None else _as_record(row)
+    )
+    return self._checked(rows[0]) if rows else None
 
   def put(self, records: Iterable[Record]) -> None:
     """Stores records, all or none of them; a child's first record is kept.
 
     Parameters are added to a record that was stored without them.
     """
-    slots = ', '.join('?' * (len(COLUMNS) + 1))
+    slots = ', '.join('?' * (len(COLUMNS) + 2))
     statement = (
-      f'INSERT INTO results ({", ".join(COLUMNS)}, params) VALUES ({slots})'
-      f' ON CONFLICT ({", ".join(_KEY)}) DO UPDATE SET params ='
+      f'INSERT INTO results ({", ".join(COLUMNS)}, checksum, params) VALUES'
+      f' ({slots}) ON CONFLICT ({", ".join(_KEY)}) DO UPDATE SET params ='
       ' COALESCE(params, excluded.params)'
     )
+    rows = []
+    for record in records if isinstance(records, Iterable) else [records]:
+      if not isinstance(record, Record):
+        raise ValueError(f'expected records of children, got {record!r}')
+      _check_curves(record)
+      params = None if record.params is None else pack(record.params)
+      row = _as_row(record)
+      rows.append((*row, _checksum(row), params))
     with self._transaction():
-      self._connection.executemany(statement, [_as_row(r) for r in records])
+      try:
+        self._connection.executemany(statement, rows)
+      except (OverflowError, UnicodeEncodeError) as error:
+        raise ValueError(f'a record cannot be stored: {error}') from error
 
   def forget_params(self) -> None:
     """Deletes all parameters, which take most of the space."""
@@ -215,13 +231,19 @@ class Results:
 
     A file whose name ends in .gz is compressed. Equal records give equal bytes.
     """
-    rows = self._run(
-      f'SELECT {", ".join(COLUMNS)} FROM results ORDER BY {", ".join(_KEY)}'
+    rows = self._rows(
+      f'SELECT {", ".join(COLUMNS)}, checksum, NULL FROM results ORDER BY'
+      f' {", ".join(_KEY)}'
     )
+    for row in rows:
+      self._checked(row)
     with _written_csv(path) as file:
       writer = csv.writer(file, lineterminator='\n')
       writer.writerow(COLUMNS)
-      writer.writerows(rows)
+      for row in rows:
+        cells = dict(zip(COLUMNS, row, strict=False))
+        cells['symmetries'] = io_lib.cell(cells['symmetries'])
+        writer.writerow(cells.values())
 
   def import_csv(self, path: str | os.PathLike[str]) -> int:
     """Adds the records of a file that `export_csv` wrote, all or none.
@@ -260,9 +282,41 @@ class Results:
     if version != SCHEMA_VERSION:
       with self._transaction():  # in which no other process can do the same
         version = self._run('PRAGMA user_version').fetchone()[0]
+        self._run(_SCHEMA)
+        for older in range(version or SCHEMA_VERSION, SCHEMA_VERSION):
+          self._run(_MIGRATIONS[older])
         if version != SCHEMA_VERSION:
-          self._run(_MIGRATIONS.get(version, _SCHEMA))
+          self._sign()
           self._run(f'PRAGMA user_version = {SCHEMA_VERSION}')
+
+  def _sign(self) -> None:
+    """Gives records of earlier versions their checksums."""
+    for row in self._rows(f'SELECT {", ".join(COLUMNS)} FROM results'):
+      self._run(
+        'UPDATE results SET checksum = ? WHERE'
+        f' {" AND ".join(f"{name} = ?" for name in _KEY)}',
+        (_checksum(row), *row[: len(_KEY)]),
+      )
+
+  def _checked(self, row: Sequence[Any]) -> Record:
+    """Returns the record of a row; raises if the row was damaged."""
+    *values, checksum, params = row
+    try:
+      if checksum != _checksum(values):
+        raise ValueError('its checksum does not match')
+      record = _as_record((*values, params))
+      _check_curves(record)
+    except Exception as error:  # zipfile raises nearly anything
+      raise ResultsError(
+        f'{self.path}: the record of a child is damaged ({error}); {_DAMAGED}'
+      ) from error
+    return record
+
+  def _rows(
+    self, statement: str, values: Sequence[Any] = ()
+  ) -> list[tuple[Any, ...]]:
+    with self._explained():
+      return self._connection.execute(statement, values).fetchall()
 
   def _run(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
     with self._explained():
@@ -317,9 +371,12 @@ def _as_row(record: Record) -> tuple[Any, ...]:
     record.num_weights,
     *(json.dumps(getattr(record, name)) for name in _CURVES),
     int(record.diverged),
-    record.seconds,
-    None if record.params is None else pack(record.params),
+    float(record.seconds),
   )
+
+
+def _checksum(row: Sequence[Any]) -> str:
+  return hashlib.sha256(json.dumps(row).encode()).hexdigest()
 
 
 def _as_record(row: Sequence[Any]) -> Record:
@@ -338,31 +395,48 @@ def _as_record(row: Sequence[Any]) -> Record:
 
 
 def pack(params: Any) -> bytes:
-  """Serialises parameters, without pickle."""
+  """Serialises parameters with a checksum, without pickle."""
   flat = traverse_util.flatten_dict(params, sep='/')
   file = io.BytesIO()
   arrays: dict[str, Any] = {n: np.asarray(leaf) for n, leaf in flat.items()}
   np.savez(file, **arrays)
-  return file.getvalue()
+  packed = file.getvalue()
+  return _MARK + hashlib.sha256(packed).digest() + packed
 
 
 def unpack(packed: bytes) -> Any:
-  """Restores parameters from the bytes of `pack`."""
+  """Restores parameters from the bytes of `pack`.
+
+  Raises:
+    ValueError: They are damaged.
+  """
+  if packed.startswith(_MARK):  # earlier versions wrote the .npz file alone
+    start = len(_MARK) + hashlib.sha256().digest_size
+    digest, packed = packed[len(_MARK) : start], packed[start:]
+    if digest != hashlib.sha256(packed).digest():
+      raise ValueError('the checksum of its parameters does not match')
+  elif not packed.startswith(b'PK'):
+    raise ValueError('it has other parameters than aen writes')
   with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
     return traverse_util.unflatten_dict(dict(arrays), sep='/')
+
+
+def _check_curves(record: Record) -> None:
+  """Raises a ValueError unless a record's curves are numbers that fit."""
+  curves = {name: getattr(record, name) for name in _CURVES}
+  if len({len(curve) for curve in curves.values()} - {0}) != 1:
+    raise ValueError('the curves have different numbers of epochs')
+  for name, curve in curves.items():
+    low, high = (0, 1) if name.endswith('accuracy') else (-math.inf, math.inf)
+    if not all(low <= v <= high and math.isfinite(v) for v in curve):
+      raise ValueError(f'{name} holds values outside {low}…{high}')
 
 
 def _from_csv(line: Sequence[str], where: str) -> Record:
   try:
     record = _as_record((*line, None))
-    curves = {name: getattr(record, name) for name in _CURVES}
-    if len({len(curve) for curve in curves.values()} - {0}) != 1:
-      raise ValueError('the curves have different numbers of epochs')
-    for name, curve in curves.items():
-      bounds = (0, 1) if name.endswith('accuracy') else (-math.inf, math.inf)
-      low, high = bounds
-      if not all(low <= v <= high and math.isfinite(v) for v in curve):
-        raise ValueError(f'{name} holds values outside {low}…{high}')
+    record = record.replace(symmetries=io_lib.from_cell(record.symmetries))
+    _check_curves(record)
   except (ValueError, TypeError) as error:
     raise ValueError(
       f'{where}: expected {len(COLUMNS)} columns as export_csv writes them, got'

@@ -74,25 +74,82 @@ def test_every_core_is_a_device_unless_the_user_says_otherwise(asked):
   assert int(run.stdout) == (asked or cores)
 
 
-def test_kill_is_as_gentle_as_ctrl_c(monkeypatch, capsys):
-  kept = []
+@pytest.mark.parametrize('name', ['SIGINT', 'SIGTERM', 'SIGHUP'])
+def test_kill_is_as_gentle_as_ctrl_c(name, monkeypatch, capsys):
+  kept, number = [], getattr(signal, name)
 
   def work():
     with launch.resumable():
       try:
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
         time.sleep(60)
       finally:
+        os.kill(os.getpid(), number)  # impatience
         kept.append('what was finished')
 
-  monkeypatch.setattr('sys.argv', ['search.py', '--run_dir=a b'])
-  before = signal.getsignal(signal.SIGTERM)
+  monkeypatch.setattr('sys.orig_argv', ['python', 'search.py', '--run_dir=a b'])
+  if name == 'SIGHUP':  # the tests may run under nohup
+    signal.signal(number, signal.SIG_DFL)
+  before = signal.getsignal(number)
   with pytest.raises(SystemExit) as stop:
     work()
-  assert stop.value.code == 130
+  assert stop.value.code == 128 + number
   assert kept
-  assert 'interrupted; resume with: python' in capsys.readouterr().err
-  assert signal.getsignal(signal.SIGTERM) == before
+  said = capsys.readouterr().err
+  assert said == (
+    "\ninterrupted; resume with: python search.py '--run_dir=a b'\n"
+  )
+  assert signal.getsignal(number) == before
+
+
+_STUBBORN = """
+import hashlib
+from experiments import launch
+with launch.resumable():
+  print('begun', flush=True)
+  hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)  # minutes in compiled code
+"""
+_IMPORTING = """
+import sys
+sys.argv[0] = '-m'
+import experiments
+print('begun', flush=True)
+import time
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize('program', [_STUBBORN, _IMPORTING])
+@pytest.mark.parametrize('name', ['SIGINT', 'SIGTERM', 'SIGHUP'])
+def test_a_signal_is_heard_inside_programs_and_imports(program, name):
+  number = getattr(signal, name)
+  run = subprocess.Popen(
+    [sys.executable, '-c', program],
+    cwd=ROOT,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+    preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+  )
+  assert run.stdout.readline() == 'begun\n'
+  run.send_signal(number)
+  _, said = run.communicate()
+  assert run.returncode == 128 + number
+  assert said.startswith('\ninterrupted; resume with: python ')
+  assert 'Traceback' not in said
+
+
+def test_a_run_under_nohup_survives_its_terminal():
+  code = (
+    'import os, signal; from experiments import launch\n'
+    'signal.signal(signal.SIGHUP, signal.SIG_IGN)\n'
+    'with launch.resumable(): os.kill(os.getpid(), signal.SIGHUP)\n'
+    'print("survived")'
+  )
+  run = subprocess.run(
+    [sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True
+  )
+  assert run.stdout == 'survived\n'
 
 
 @pytest.mark.parametrize('launcher', LAUNCHERS)

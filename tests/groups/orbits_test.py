@@ -82,6 +82,12 @@ def test_users_functions_in_other_dimensions():
     (lambda x: None, r'expected \(4, 4\), got None'),
     (lambda x: 1 // 0, r'cannot act on the grid \(4, 4\): ZeroDivisionError'),
     (np.random.default_rng(0).permutation, 'two different ways'),
+    (lambda x: x.max() - x, 'depends on the values'),
+    (lambda x: np.sort(x, axis=None).reshape(x.shape), 'depends on the values'),
+    (np.abs, 'depends on the values'),
+    (lambda x: x % 16, 'depends on the values'),
+    (lambda x: np.floor(x).astype(x.dtype), 'depends on the values'),
+    (lambda x: np.clip(x, 0, 255), 'depends on the values'),
   ],
 )
 def test_no_bijection_is_an_error(function, says):
@@ -282,3 +288,29 @@ def test_all_twelve_where_the_whole_group_can_be_enumerated(
   np.testing.assert_array_equal(
     labels, aen.alg2([g.tolist() for g in group], size)
   )
+
+
+def test_a_function_that_works_in_place_is_a_symmetry():
+  def reverse(x):
+    x[:] = x[::-1].copy()
+    return x
+
+  expected = np.arange(12).reshape(4, 3)[::-1].ravel()
+  np.testing.assert_array_equal(aen.permutation(reverse, (4, 3)), expected)
+
+
+@pytest.mark.parametrize(
+  'given', [[0.9, 1.7], [0, 2**32 + 1], [0, 0], [1, 2], [[0, 1]], [], ['a']]
+)
+def test_pairs_are_of_permutations(given):
+  for arguments in ((given, [0, 1]), ([0, 1], given)):
+    with pytest.raises(ValueError, match='must hold each of'):
+      aen.pair(*map(np.array, arguments))
+
+
+@pytest.mark.parametrize(
+  'given', [([], []), ([0, np.nan],), ([None, 1],), ([0, 1], [0]), (3,)]
+)
+def test_joins_are_of_labels(given):
+  with pytest.raises(ValueError, match='join needs'):
+    aen.join(*map(np.array, given))

@@ -285,3 +285,9 @@ def test_repr_says_what_is_free():
   assert repr(aen.dense_sharing(('rotation',), (28, 28), (20, 20))) == (
     'Sharing(784×400 = 313 600 weights, 78 400 free)'
   )
+
+
+def test_kernels_that_are_too_large_are_said():
+  for symmetries in ((), (np.flip,)):
+    with pytest.raises(ValueError, match='more than 2..31 - 1 kernel entries'):
+      aen.dense_sharing(symmetries, (100000,), (100000,))

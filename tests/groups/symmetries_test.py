@@ -374,3 +374,32 @@ def test_what_is_no_permutation_generates_no_group(function):
 def test_rolls_do_not_pass_as_the_identity():
   with pytest.raises(ValueError, match='already built into every convolution'):
     aen.group([lambda x: np.roll(x, 6, axis=0)])
+
+
+@pytest.mark.parametrize(
+  ('fn', 'why'),
+  [
+    (lambda x: x[::-1] / 1.0, 'no rotation or reflection'),
+    (lambda x: 1 // 0, 'cannot act on the grid .* ZeroDivisionError'),
+    (lambda x: {}['a'], 'KeyError'),
+    (lambda x: x.max() - x, 'depends on the values'),
+    (lambda x: None, 'must return an array'),
+  ],
+)
+def test_whatever_a_function_does_group_answers_in_one_line(fn, why):
+  with pytest.raises(ValueError, match=why) as error:
+    aen.group([fn])
+  assert str(error.value).count('\n') == 0
+
+
+def test_groups_are_bounded():
+  def swap(i):
+    return aen.Symmetry(f'swap_{i}', lambda x: np.swapaxes(x, i, i + 1))
+
+  for ndim in (7, 9, 2.5, 'two', None):
+    with pytest.raises(ValueError, match='ndim must be at least 1 and at most'):
+      aen.group((), ndim)
+  assert aen.group([swap(i) for i in range(3)], 4).order == 24
+  flip = aen.Symmetry('flip', lambda x: x[::-1])
+  with pytest.raises(ValueError, match='more than 1000 elements'):
+    aen.group([flip, *(swap(i) for i in range(4))], 5)

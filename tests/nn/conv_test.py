@@ -483,3 +483,23 @@ def test_frames_count_places():
   frame = windows.frame((8, 9), (3, 2), 2, 'SAME')
   assert (frame.spans, frame.places) == ((3, 2), (4, 5))
   assert 'G→G' in repr(layer(SIX['P4'], 2))
+
+
+@pytest.mark.parametrize('number', [1, np.int64(1), np.uint8(1)])
+def test_padding_takes_whole_numbers_of_any_type(number):
+  x = np.ones((1, 4, 4, 1), np.float32)
+  for padding in (number, (number, number), ((number, 1), (1, number))):
+    layer = aen.EquivariantConv(
+      ('rotation',), 1, (3, 3), padding=padding, lifting=True
+    )
+    y, _ = layer.init_with_output(jax.random.key(0), x)
+    assert y.shape == (1, 4, 4, 4, 1)
+
+
+@pytest.mark.parametrize('padding', [1.0, -1, None, (1, 'a'), ((1, 2, 3), 1)])
+def test_other_paddings_are_said(padding):
+  layer = aen.EquivariantConv(
+    ('rotation',), 1, (3, 3), padding=padding, lifting=True
+  )
+  with pytest.raises(ValueError, match='padding must be'):
+    layer.init(jax.random.key(0), np.ones((1, 4, 4, 1), np.float32))

@@ -122,3 +122,14 @@ def test_indices_among_the_variables_are_refused():
   variables |= aen.sharing_variables(layer)
   with pytest.raises(ValueError, match="with 'sharing' variables"):
     aen.to_dense(layer, variables, jnp.ones(x))
+
+
+@pytest.mark.parametrize('variables', [None, 3, 'params', {'params': None}])
+def test_what_is_no_parameters_is_said(variables):
+  layer = aen.EquivariantDense(('rotation',), (4, 4), (2, 2))
+  for call in (
+    lambda: aen.to_dense(layer, variables),
+    lambda: aen.expand(layer, variables, layer),
+  ):
+    with pytest.raises(ValueError, match='expected the variables of a module'):
+      call()

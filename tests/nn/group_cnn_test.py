@@ -378,3 +378,19 @@ def test_dropout_may_be_traced():
   for train in (False, True):
     fixed = model.apply(variables, x, train, rngs={'dropout': key})
     np.testing.assert_allclose(apply(train), fixed, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+  'options',
+  [
+    {'dropout_rate': -1},
+    {'dropout_rate': 1.0},
+    {'dropout_rate': np.nan},
+    {'width': np.inf},
+    {'width': np.nan},
+    {'width': '1'},
+  ],
+)
+def test_sizes_and_rates_that_cannot_be_are_said(options):
+  with pytest.raises(ValueError, match='(dropout_rate|width) must be'):
+    aen.GroupCNN((), **options)

@@ -97,3 +97,72 @@ def test_wrong_shapes_are_said():
     aen.assert_equivariant(
       lambda x: x, ('rotation',), (4, 4), (4, 4), x=np.ones((4, 4))
     )
+
+
+def test_imaginary_parts_count():
+  aen.assert_equivariant(
+    lambda x: np.exp(1j * x), ('rotation',), (4, 4), (4, 4)
+  )
+  with pytest.raises(AssertionError, match='not equivariant to mirror'):
+    aen.assert_equivariant(
+      lambda x: 1j * x * np.arange(4),
+      aen.Symmetry('mirror', lambda x: x[::-1]),
+      (4,),
+      (4,),
+    )
+
+
+def test_functions_may_reuse_their_output_and_change_their_input():
+  buffer = np.zeros((4, 4, 4))
+
+  def reuse(x):
+    buffer[:] = x * np.arange(4)
+    return buffer
+
+  with pytest.raises(AssertionError, match='not equivariant'):
+    aen.assert_equivariant(reuse, ('rotation',), (4, 4), (4, 4))
+
+  def change(x):
+    x *= 2
+    return x
+
+  given = np.random.default_rng(0).random((4, 4, 4))
+  before = given.copy()
+  aen.assert_equivariant(change, ('rotation',), (4, 4), (4, 4), x=given)
+  np.testing.assert_array_equal(given, before)
+
+
+def test_large_whole_numbers_and_infinities_are_compared_exactly():
+  def off_by_one(x):
+    y = np.full(x.shape, 2**60)
+    y[:, 0, 0] += 1
+    return y
+
+  with pytest.raises(AssertionError, match='tolerance 0'):
+    aen.assert_equivariant(off_by_one, ('rotation',), (4, 4), (4, 4))
+  with np.errstate(divide='ignore'):
+    x = np.round(np.random.default_rng(0).random((4, 4, 4)))
+    aen.assert_equivariant(np.log, ('rotation',), (4, 4), (4, 4), x=x)
+
+  def hidden(x):  # behind an infinity
+    y = x.copy()
+    y[:, 1:3, 1:3], y[:, 0, 0] = np.inf, 100
+    return y
+
+  with pytest.raises(AssertionError, match='not equivariant'):
+    aen.assert_equivariant(hidden, ('rotation',), (4, 4), (4, 4))
+
+
+@pytest.mark.parametrize(
+  ('fn', 'x'),
+  [
+    (lambda x: 5.0, None),
+    (lambda x: x[:1], None),
+    (lambda x: x, np.zeros((0, 4, 4))),
+    (lambda x: x.astype(str), None),
+    (lambda x: np.zeros((4, 4, 4, 1 + int(x[0, 0, 0] > 0))), None),
+  ],
+)
+def test_outputs_that_are_no_batch_are_said(fn, x):
+  with pytest.raises(ValueError, match='the outputs of fn must'):
+    aen.assert_equivariant(fn, ('rotation',), (4, 4), None, x=x)

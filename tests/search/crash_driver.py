@@ -1,11 +1,12 @@
 """Runs one small search again and again, killed each time, until it is done.
 
-A process of its own: `python -m tests.search.crash_driver DIRECTORY CASE`. An
-attempt is a fork, made before JAX has started any thread; SIGKILL ends it at a
-chosen moment.
+A process of its own: `python -m tests.search.crash_driver DIRECTORY CASE`, with
+`RANDOM CHOSEN SEED` for other numbers of kills. An attempt is a fork, made
+before JAX has started any thread; SIGKILL ends it at a chosen moment.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -18,6 +19,8 @@ from typing import NamedTuple
 
 import jax
 
+from aen.search import result as result_lib
+from aen.search import strategies
 from aen.train import store as store_lib
 from tests.search import search_test
 
@@ -35,7 +38,7 @@ class Case(NamedTuple):
 
 
 CASES = {
-  'exhaustive': Case(),
+  **{name: Case(changes={'strategy': name}) for name in strategies.STRATEGIES},
   'dqn': Case(changes={'strategy': 'dqn', 'options': AGENT}),
   'gcnn': Case('gcnn', commits=('inside',), num_random=0),
 }
@@ -72,6 +75,40 @@ def dying_transaction(store):
   with TRANSACTION(store):
     yield
     die()
+
+
+def kill_at_call(owner, name, number, moment):
+  """Dies before or after a call of a function."""
+  real, calls = getattr(owner, name), []
+
+  def dying(*args, **kwargs):
+    calls.append(name)
+    if len(calls) == number and moment == 'before':
+      die()
+    result = real(*args, **kwargs)
+    if len(calls) == number:
+      die()
+    return result
+
+  setattr(owner, name, dying)
+
+
+# Every step of saving: files appear by `replace`, checkpoints by `rename`.
+SAVING = [
+  *itertools.product([kill_at_commit], (1, 2), COMMITS),
+  *(
+    (kill_at_call, owner, name, number, moment)
+    for owner, name, numbers in (
+      (os, 'replace', (1, 2, 3, 4)),
+      (os, 'rename', (1, 2)),
+      (result_lib, 'save_params', (1,)),
+      (store_lib.Results, 'forget_params', (1,)),
+      (store_lib.Results, 'close', (1,)),
+    )
+    for number in numbers
+    for moment in ('before', 'after')
+  ),
+]
 
 
 def kill_in_time(seconds):
@@ -119,7 +156,7 @@ def search_and_check(run_dir, case):
   search_test.start(run_dir, case.kind, **case.changes)
 
 
-def main(directory, case):
+def main(directory, case, num_random=None, num_chosen=None, seed=0):
   """Kills at commits and at random moments, then lets it finish."""
   jax.config.update('jax_compilation_cache_dir', str(directory / 'xla'))
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
@@ -129,9 +166,12 @@ def main(directory, case):
   start = time.perf_counter()
   assert attempt(warm, case)
   seconds = time.perf_counter() - start
-  rng = random.Random(0)
-  moments = [lambda m=m: (kill_at_commit, 2, m) for m in case.commits]
-  for _ in range(case.num_random):
+  rng = random.Random(seed)
+  chosen = [(kill_at_commit, 2, moment) for moment in case.commits]
+  if num_chosen is not None:
+    chosen = [SAVING[(seed + i) % len(SAVING)] for i in range(num_chosen)]
+  moments = [lambda m=m: m for m in chosen]
+  for _ in range(case.num_random if num_random is None else num_random):
     moments.append(lambda: (kill_in_time, rng.uniform(0.1, seconds)))
   rng.shuffle(moments)
   runs, killed = [directory / 'run_0'], 0
@@ -150,4 +190,4 @@ def main(directory, case):
 
 
 if __name__ == '__main__':
-  main(pathlib.Path(sys.argv[1]), CASES[sys.argv[2]])
+  main(pathlib.Path(sys.argv[1]), CASES[sys.argv[2]], *map(int, sys.argv[3:]))

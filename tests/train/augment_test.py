@@ -136,11 +136,11 @@ def test_every_image_and_every_key_its_own_change(digits):
 def test_all_64_masks_are_one_program(digits):
   images = digits[:2, :8, :8]
   masks = (np.arange(64)[:, None] >> np.arange(6)) % 2
-  aen.augment.clear_cache()
+  augment_lib._augmented.clear_cache()
   keys = jax.random.split(jax.random.key(0), 64)
   for key, mask in zip(keys[:9], masks[:9].astype(np.float32), strict=True):
     aen.augment(key, images, mask)
-  assert aen.augment._cache_size() == 1
+  assert augment_lib._augmented._cache_size() == 1
   together = jax.vmap(aen.augment, (0, None, 0))(
     keys, images, masks.astype(np.float32)
   )
@@ -177,8 +177,21 @@ def test_integers_become_floats_and_half_stays_half():
 
 
 @pytest.mark.parametrize(
-  ('shape', 'mask'), [((8, 8), ALL), ((2, 8, 8), ALL[:5]), ((2,) * 5, ALL)]
+  ('shape', 'mask'),
+  [
+    ((8, 8), ALL),
+    ((2, 8, 8), ALL[:5]),
+    ((2,) * 5, ALL),
+    ((0, 8, 8), ALL),
+    ((2, 0, 8), ALL),
+  ],
 )
 def test_wrong_shapes_are_said(shape, mask):
   with pytest.raises(ValueError, match='augment needs images'):
     aen.augment(jax.random.key(0), np.zeros(shape, np.float32), mask)
+
+
+def test_a_mask_is_true_or_false():
+  mask = np.array([1, 0, np.nan, 0, 0, 0], np.float32)
+  with pytest.raises(ValueError, match='mask must be true or false'):
+    aen.augment(jax.random.key(0), np.zeros((2, 8, 8), np.float32), mask)

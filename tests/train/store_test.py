@@ -249,3 +249,20 @@ def test_processes_share_a_store_and_one_may_be_killed(tmp_path):
   beyond = [seed for seed in seeds if seed >= 500]
   assert len(beyond) % 5 == 0  # whole transactions only
   assert int(last) == 18
+
+
+def test_names_are_never_formulas_in_spreadsheets(tmp_path):
+  store, copy = store_lib.Results(), store_lib.Results()
+  names = ('=cmd|x', '+1', '-1', '@a', "'quoted", 'rotation')
+  given = [
+    dataclasses.replace(record, symmetries=name)
+    for record, name in zip(records(6), names, strict=True)
+  ]
+  store.put(given)
+  store.export_csv(tmp_path / 'a.csv')
+  text = (tmp_path / 'a.csv').read_text()
+  assert ",'=cmd|x," in text
+  assert ',rotation,' in text
+  copy.import_csv(tmp_path / 'a.csv')
+  for record in given:
+    assert copy.get(record.key) == record
