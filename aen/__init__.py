@@ -40,6 +40,7 @@ _HOMES = {
   'train.child': ('train_child', 'train_children'),
   'train.store': ('Results',),
   'train.score': (),
+  'train.executors': (),
   'train.evaluate': (),
   'search.space': (),
   'search.invariance': (),

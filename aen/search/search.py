@@ -23,6 +23,7 @@ from aen.search import result as result_lib
 from aen.search import screen as screen_lib
 from aen.search import space as space_lib
 from aen.train import evaluate as evaluate_lib
+from aen.train import executors as executors_lib
 from aen.train import recipe as recipe_lib
 from aen.train import score as score_lib
 from aen.train import store as store_lib
@@ -48,6 +49,7 @@ def discover(
   recipe: recipe_lib.Recipe | None = None,
   seed: int = 0,
   run_dir: io_lib.PathLike | None = None,
+  executor: Any = None,
   **options: Any,
 ) -> result_lib.SearchResult:
   """Finds the symmetries that a network for these images should have.
@@ -75,6 +77,7 @@ def discover(
     seed: Random seed of the search.
     run_dir: Where to keep results; the same call resumes an interrupted search.
       By default nothing is kept.
+    executor: Where to train, as of `search`; by default in this process.
     **options: Further fields of `SearchConfig`.
 
   Returns:
@@ -97,7 +100,7 @@ def discover(
   if strategy is None:
     strategy = 'exhaustive' if len(space) <= MAX_EXHAUSTIVE else 'dqn'
   config = explore_lib.SearchConfig(recipe, strategy, seed=seed, **options)
-  return search(data, space, config, run_dir, screened=True)
+  return search(data, space, config, run_dir, screened=True, executor=executor)
 
 
 def _check_options(recipe: Any, options: Mapping[str, Any]) -> None:
@@ -130,6 +133,7 @@ def search(
   on_trained: Callable[[Sequence[Record]], None] | None = None,
   evaluator: Callable[..., evaluate_lib.Evaluate] = evaluate_lib.make_evaluator,
   screened: bool = False,
+  executor: Any = None,
 ) -> result_lib.SearchResult:
   """Searches a space for the best network on a data set.
 
@@ -147,11 +151,15 @@ def search(
       that returns one record per request.
     screened: Whether to test which symmetries the training images have, and
       include that in the result; always with the strategy 'screened'.
+    executor: Where to train: 'local' (the default), 'processes', 'ray',
+      anything with `submit(function, job)` such as Dask's `Client`, or
+      `executors.Workers` with further options. The result is the same.
 
   Returns:
     The result.
   """
   _check(data)
+  workers = executors_lib.as_workers(executor)
   searched = at_most(data, search_images)
   evaluate_lib.check_batch(searched, config.recipe)
   strategy = explore_lib.make_strategy(space, config)
@@ -171,13 +179,17 @@ def search(
     options = {'order': order} | dict(config.options)
     ordered = dataclasses.replace(config, options=tuple(options.items()))
     strategy = explore_lib.make_strategy(space, ordered)
-  with store_lib.Results(path) as store:
+  with (
+    store_lib.Results(path) as store,
+    workers.started(run_dir) as where,
+  ):
     make = functools.partial(
       evaluator,
       scaling=evaluate_lib.scaling_of(data.train.images),
       space=space,
       store=store,
       children_per_batch=config.children_per_batch,
+      **where,
     )
     every = config.strategy == 'exhaustive'
     total = len(space) * config.num_seeds if every else None
