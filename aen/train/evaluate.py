@@ -200,7 +200,8 @@ class Evaluator:
       for same in by_program.values():
         devices = jax.devices()[: -(-len(same) // each)]  # none is idle
         for batch in _divided(same, each * len(devices)):
-          yield self._train(batch, devices, recipe)
+          started = time.time()
+          yield _with_origin(self._train(batch, devices, recipe), started)
     elif requests:
       size = max(each, self.workers.children_per_job or 0)
       jobs = [j for same in by_program.values() for j in _divided(same, size)]
@@ -302,6 +303,7 @@ class Evaluator:
       'children_per_batch': children_per_batch,
       'keep_params': self.keep_params,
       'time_limit': self.workers.time_limit,
+      'workers': self._num_workers,
       'settings': {name: getattr(jax.config, name) for name in _SETTINGS},
       'environment': {
         'XLA_FLAGS': os.environ.get('XLA_FLAGS', ''),
@@ -309,6 +311,11 @@ class Evaluator:
       },
       'head': _process(),
     }
+
+  @property
+  def _num_workers(self) -> int:
+    number = getattr(self.executor, 'workers', 0)
+    return number if isinstance(number, int) else 0
 
   @functools.cached_property
   def _data_file(self) -> pathlib.Path:
@@ -347,7 +354,7 @@ class Evaluator:
     devices: Sequence[jax.Device],
     recipe: recipe_lib.Recipe,
   ) -> list[Record]:
-    started, start = time.time(), time.perf_counter()
+    start = time.perf_counter()
     networks, seeds = zip(*batch, strict=True)
     inputs = jax.tree.map(
       lambda *leaves: jnp.stack(leaves), *map(self.space.inputs, networks)
@@ -368,17 +375,10 @@ class Evaluator:
     )
     trained = jax.device_get(trained)
     seconds = (time.perf_counter() - start) / len(batch)
-    origin = store_lib.Origin(
-      _device_name(devices[0]),
-      jax.__version__,
-      _process(),
-      started,
-      time.time(),
-    )
     return [
       self._record(
         request, jax.tree.map(lambda leaf, i=i: leaf[i], trained), recipe
-      ).replace(seconds=seconds, origin=origin)
+      ).replace(seconds=seconds)
       for i, request in enumerate(batch)
     ]
 
@@ -423,6 +423,7 @@ def run(
   Returns:
     One record per request, in order.
   """
+  started = time.time()
   if job['head'] != _process():
     _take_over(job)
   limit = job['time_limit'] if job['head'] != _process() else None
@@ -440,12 +441,10 @@ def run(
       children_per_batch=job['children_per_batch'],
     )
     requests = [(network, seed) for network, seed in job['requests']]
-    batches = _divided(requests, job['children_per_batch'])
-    return [
-      record
-      for batch in batches
-      for record in evaluator._train(batch, jax.devices()[:1], evaluator.recipe)
-    ]
+    records = []
+    for batch in _divided(requests, job['children_per_batch']):
+      records += evaluator._train(batch, jax.devices()[:1], evaluator.recipe)
+    return _with_origin(records, started, job['workers'])
   finally:
     if limit is not None:
       faulthandler.cancel_dump_traceback_later()
@@ -550,18 +549,27 @@ def _process() -> str:
   return f'{socket.gethostname()}:{os.getpid()}'
 
 
+def _with_origin(
+  records: Sequence[Record], started: float, workers: int = 0
+) -> list[Record]:
+  """Adds where and when children were trained: here, until now."""
+  device = jax.devices()[0]
+  kind = _cpu() if device.platform == 'cpu' else device.device_kind
+  origin = store_lib.Origin(
+    kind, jax.__version__, _process(), started, time.time(), workers
+  )
+  return [record.replace(origin=origin) for record in records]
+
+
 @functools.cache
-def _device_name(device: Any) -> str:
-  """Returns the kind of a device; of a CPU also its model."""
-  kind = getattr(device, 'device_kind', device.platform)
-  if device.platform != 'cpu':
-    return kind
+def _cpu() -> str:
+  """Returns the model of the CPU, on which the code of XLA depends."""
   model = platform.processor() or platform.machine()
   with contextlib.suppress(OSError, StopIteration):  # Linux
     lines = pathlib.Path('/proc/cpuinfo').read_text().splitlines()
     line = next(line for line in lines if line.startswith('model name'))
     model = line.partition(':')[2].strip()
-  return f'{kind} ({model})'
+  return f'cpu ({model})'
 
 
 def _divided(requests: Sequence[Request], size: int) -> list[list[Request]]:

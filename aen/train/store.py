@@ -66,6 +66,7 @@ class Origin:
     worker: The process, as host:process.
     started: When its job started, in seconds since 1970.
     finished: When its job had finished.
+    workers: The number of workers, 0 if it is unknown.
   """
 
   device: str
@@ -73,6 +74,7 @@ class Origin:
   worker: str
   started: float
   finished: float
+  workers: int = 0
 
 
 class Record(struct.PyTreeNode):
