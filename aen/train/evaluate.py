@@ -16,6 +16,7 @@ import faulthandler
 import functools
 import hashlib
 import importlib
+import itertools
 import json
 import os
 import pathlib
@@ -58,6 +59,7 @@ _SETTINGS = (
   'jax_persistent_cache_min_entry_size_bytes',
 )
 _KEPT = 2  # data sets in the memory of a worker
+_AHEAD = 10_000  # jobs that an executor has at once
 
 
 class Networks(Protocol):
@@ -240,10 +242,13 @@ class Evaluator:
       pending[number] = executor.submit(run, job)
       finished.watch(number, pending[number])
 
+    left = iter(range(len(batches)))
     try:
-      for number in range(len(batches)):
-        submit(number)
-      while pending:
+      while True:
+        for number in itertools.islice(left, _AHEAD - len(pending)):
+          submit(number)
+        if not pending:
+          break
         arrived = []
         for number in finished.wait():
           try:

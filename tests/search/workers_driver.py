@@ -6,11 +6,13 @@ kills WORKERS workers by SIGKILL, each at a random moment of some search, then
 HEADS heads, and prints what became of it.
 """
 
+import contextlib
 import json
 import os
 import pathlib
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -102,40 +104,49 @@ def kill_workers(directory, name, kills, rng, pause):
   return runs, killed
 
 
-def kill_heads(directory, name, kills, rng, seconds):
-  """Starts one search again and again, killed each time, until it is done."""
+def kill_heads(directory, name, kills, rng):
+  """Starts one search again and again, killed each time, until it is done.
+
+  A head is killed when it has stored up to five children more, so that every
+  part of a search has its turn.
+  """
   runs, killed = [directory / f'{name}_head_0'], 0
   while True:
-    known = children(runs[-1])
-    head = subprocess.Popen(
-      [sys.executable, '-m', __spec__.name, 'head', runs[-1], name]
-    )
-    try:
-      limit = rng.uniform(0, seconds) if killed < kills else None
-      assert head.wait(limit) == 0
-    except subprocess.TimeoutExpired:
-      head.kill()
-      assert head.wait() == KILLED
+    run_dir, known = runs[-1], children(runs[-1])
+    command = [sys.executable, '-m', __spec__.name, 'head', run_dir, name]
+    head = subprocess.Popen([str(word) for word in command])
+    more = rng.randint(0, 5) if killed < kills else sys.maxsize
+    if not more:
+      time.sleep(rng.uniform(0, 20))  # it may not have begun
+    while head.poll() is None and len(children(run_dir)) < len(known) + more:
+      time.sleep(rng.uniform(0.05, 0.5))
+    head.kill()
+    # What was known has not been trained again.
+    assert known.items() <= children(run_dir).items()
+    if head.wait() == KILLED:
       killed += 1
-      print(f'{killed} heads killed, {len(known)} children known', flush=True)
-    else:
-      if killed == kills:
-        return runs, killed
-      runs.append(directory / f'{name}_head_{len(runs)}')
-    # What was known is known, and was not trained again.
-    again = children(runs[-1])
-    assert (
-      all(again[key] == origin for key, origin in known.items()) or not again
-    )
+      found = len(children(run_dir))
+      print(f'{killed} heads killed, {found} children', flush=True)
+      continue
+    assert head.returncode == 0, 'the search failed'
+    if killed == kills:
+      return runs, killed
+    runs.append(directory / f'{name}_head_{len(runs)}')
 
 
 def children(run_dir):
   """Returns when and where each stored child was trained."""
-  if not (path := run_dir / 'results.sqlite').exists():
+  path = run_dir / 'results.sqlite'
+  try:
+    with contextlib.closing(
+      sqlite3.connect(f'file:{path}?mode=ro', uri=True)
+    ) as store:
+      rows = store.execute(
+        'SELECT network, data, recipe, seed, origin FROM results'
+      )
+      return {row[:4]: row[4] for row in rows}
+  except sqlite3.OperationalError:  # there is none yet
     return {}
-  with store_lib.Results(path) as store:
-    rows = store._run('SELECT network, data, recipe, seed, origin FROM results')
-    return {tuple(row[:4]): row[4] for row in rows}
 
 
 def main(directory, name, workers, heads):
@@ -155,7 +166,7 @@ def main(directory, name, workers, heads):
   store_lib.Results.put = counting_put
   runs, killed = kill_workers(directory, name, workers, rng, seconds / 5)
   assert len(stored) == len(set(stored)), 'a child was stored twice'
-  more, killed_heads = kill_heads(directory, name, heads, rng, seconds)
+  more, killed_heads = kill_heads(directory, name, heads, rng)
   same = [
     (run / file).read_bytes() == (whole / file).read_bytes()
     for run in (*runs, *more)
