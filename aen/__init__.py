@@ -41,6 +41,7 @@ _HOMES = {
   'train.store': ('Results',),
   'train.score': (),
   'train.executors': (),
+  'train.jobs': (),
   'train.evaluate': (),
   'search.space': (),
   'search.invariance': (),

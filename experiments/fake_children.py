@@ -53,11 +53,11 @@ def evaluator(
   space: Any = Space()
   nothing = child_lib.Examples(jnp.zeros((1, 1)), jnp.zeros(1, jnp.int32))
   return evaluate_lib.Evaluator(
-    space,
-    child_lib.ChildData(nothing, nothing),
-    'fake data',
-    recipe_lib.Recipe(),
-    store,
+    space=space,
+    data=child_lib.ChildData(nothing, nothing),
+    fingerprint='fake data',
+    recipe=recipe_lib.Recipe(),
+    store=store,
     on_trained=on_trained,
     executor=executor,
     workers=executors.Workers(executor),

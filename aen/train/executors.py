@@ -29,7 +29,7 @@ import warnings
 
 from aen import io as io_lib
 
-# A job is JSON; what trains it returns records. See `aen.train.evaluate`.
+# A job is JSON; what trains it returns records. See `aen.train.jobs`.
 Job = Mapping[str, Any]
 
 

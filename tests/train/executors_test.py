@@ -17,6 +17,7 @@ from aen.search import mlp_space
 from aen.search import search as search_lib
 from aen.train import evaluate as evaluate_lib
 from aen.train import executors
+from aen.train import jobs as jobs_lib
 from aen.train import store as store_lib
 
 RECORD = store_lib.Record((1.0,), (0.5,), (1.0,))
@@ -127,7 +128,7 @@ def evaluator(monkeypatch, tmp_path):
       for request in batch
     ]
 
-  monkeypatch.setattr(evaluate_lib.Evaluator, '_train', train)
+  monkeypatch.setattr(jobs_lib.Trainer, '_train', train)
   data = aen.load_dataset('tic_tac_toe')
 
   def make(executor, symmetries=('horizontal_flip',), **workers):
@@ -276,7 +277,7 @@ def test_workers_that_cannot_see_the_data_say_so(evaluator, tmp_path):
   here = Here()
 
   def moved(job, answer):
-    return evaluate_lib.run(job | {'data': str(tmp_path / 'elsewhere')})
+    return jobs_lib.run(job | {'data': str(tmp_path / 'elsewhere')})
 
   here.sabotage = moved
   with pytest.raises(ValueError, match='a run_dir that all machines share'):
