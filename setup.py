@@ -29,6 +29,9 @@ _SEARCH = [
 ]
 _ONNX = ['onnx>=1.17']
 _TENSORBOARD = ['tensorboardX>=2.6.2.2']
+_RAY = ['ray>=2.50']
+_DASK = ['distributed>=2024.8']
+_SLURM = ['submitit>=1.5.2']
 _NOTEBOOKS = ['ipykernel>=6.29', 'nbclient>=0.10', 'nbformat>=5.10']
 _DEV = [
   'build>=1.2',
@@ -78,7 +81,20 @@ setuptools.setup(
     'search': _SEARCH,
     'onnx': _ONNX,
     'tensorboard': _TENSORBOARD,
+    'ray': [*_SEARCH, *_RAY],
+    'dask': [*_SEARCH, *_DASK],
+    'slurm': [*_SEARCH, *_SLURM],
     'notebooks': _NOTEBOOKS,
-    'dev': [*_DATA, *_SEARCH, *_ONNX, *_TENSORBOARD, *_NOTEBOOKS, *_DEV],
+    'dev': [
+      *_DATA,
+      *_SEARCH,
+      *_ONNX,
+      *_TENSORBOARD,
+      *_RAY,
+      *_DASK,
+      *_SLURM,
+      *_NOTEBOOKS,
+      *_DEV,
+    ],
   },
 )

@@ -40,6 +40,8 @@ _HOMES = {
   'train.child': ('train_child', 'train_children'),
   'train.store': ('Results',),
   'train.score': (),
+  'train.executors': (),
+  'train.jobs': (),
   'train.evaluate': (),
   'search.space': (),
   'search.invariance': (),

@@ -32,6 +32,7 @@ from aen.nn import mlp as mlp_lib
 from aen.search import agent as agent_lib
 from aen.search import search as search_lib
 from aen.search import strategies
+from aen.train import executors
 from aen.train import recipe as recipe_lib
 
 # Fields whose flags have other names: a child has a batch size of its own.
@@ -151,6 +152,16 @@ def recipe(**defaults: Any) -> Callable[[int], recipe_lib.Recipe]:
     return search_lib.default_recipe(num_images, **given)
 
   return make
+
+
+def workers() -> Callable[[], executors.Workers]:
+  """Defines where children are trained."""
+  values = from_fields(
+    executors.Workers,
+    choices={'executor': list(executors.EXECUTORS)},
+    independent=False,
+  )
+  return lambda: executors.Workers(**values())
 
 
 def search(**defaults: Any) -> Callable[[recipe_lib.Recipe], aen.SearchConfig]:

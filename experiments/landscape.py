@@ -21,6 +21,7 @@ from experiments import launch
 _DATA = flags.Data()
 _NETWORKS = flags.networks()
 _RECIPE = flags.recipe()
+_WORKERS = flags.workers()
 _CHILDREN = flags.from_fields(
   aen.SearchConfig, only=('num_seeds', 'children_per_batch'), num_seeds=3
 )
@@ -29,7 +30,7 @@ _CHILDREN = flags.from_fields(
 def main(_: list[str]) -> None:
   """Trains the landscape that the flags describe, and writes it."""
   run_dir, data = _DATA.run_dir('landscape'), _DATA.load()
-  children = _CHILDREN()
+  children, workers = _CHILDREN(), _WORKERS()
   with launch.resumable():
     landscape = landscape_lib.train_landscape(
       data,
@@ -38,6 +39,7 @@ def main(_: list[str]) -> None:
       range(children['num_seeds']),
       run_dir,
       children_per_batch=children['children_per_batch'],
+      executor=workers,
     )
   landscape.save(run_dir / 'landscape.npz')
   with store_lib.Results(run_dir / 'results.sqlite') as store:

@@ -10,13 +10,13 @@ from absl import flags
 from absl import logging as absl_logging
 import jax
 
+from aen.train import executors
 from experiments import interrupt
 
 resumable = interrupt.resumable
 
 # Each device gets a copy of the images, so not as many as a large machine has.
 _MOST_DEVICES = 8
-_HAS_AFFINITY = hasattr(os, 'sched_getaffinity')  # Linux
 _HELP = {'-h', '-help', '--help', '-helpshort', '--helpshort'}
 
 
@@ -50,8 +50,8 @@ def use_all_cores() -> None:
   if 'xla_force_host_platform_device_count' in os.environ.get('XLA_FLAGS', ''):
     return
   if jax.config.jax_num_cpu_devices < 1:
-    cores = len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count()
-    jax.config.update('jax_num_cpu_devices', min(cores or 1, _MOST_DEVICES))
+    cores = executors.num_cores()
+    jax.config.update('jax_num_cpu_devices', min(cores, _MOST_DEVICES))
 
 
 def parse(argv: list[str], about: str) -> list[str]:

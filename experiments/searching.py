@@ -28,6 +28,7 @@ class Search:
     self._data, self._networks = data, networks
     self._recipe = flags.recipe(epochs=epochs)
     self._config = flags.search(**defaults)
+    self._workers = flags.workers()
     self._tensorboard = absl_flags.DEFINE_bool(
       'tensorboard',
       False,
@@ -42,6 +43,7 @@ class Search:
   ) -> None:
     """Searches on at most `search_images`, retrains on all, and reports."""
     config = self._config(self._recipe(search_images))  # wrong flags fail first
+    workers = self._workers()
     run_dir, on_trained = self._data.run_dir(experiment), None
     if self._tensorboard.value:
       on_trained = tensorboard.callback(run_dir / 'tensorboard')
@@ -59,6 +61,7 @@ class Search:
         search_images,
         on_trained,
         screened=True,
+        executor=workers,
       )
       page = report.write(result, data, run_dir)
     print(f'{result.verdict}\nreport: {page}')

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import textwrap
+from typing import NamedTuple
 
 from matplotlib import figure
 from matplotlib import ticker
@@ -12,9 +13,11 @@ import numpy as np
 from aen.report import style
 from aen.search import result as result_lib
 from aen.train import score as score_lib
+from aen.train import store as store_lib
 
 _LINE = 46  # characters of a network's name
 _MIN_WINDOW = 5  # steps of a rolling mean
+_INTERRUPTION = 60.0  # seconds without any busy worker
 _EPSILON_WIDTH = 0.06  # of a label, as a fraction of the axis
 
 
@@ -208,6 +211,61 @@ def search_curve(
           fontsize=style.SMALL,
           color=style.INK,
         )
+  style.legend(drawn)
+  return drawn
+
+
+class Utilisation(NamedTuple):
+  """How busy the workers of a search were.
+
+  Interruptions, in which no worker is busy for longer than a minute, are left
+  out.
+  """
+
+  workers: int
+  seconds: float  # from the first start to the last end
+  mean: float  # workers that are busy, on average
+  times: np.ndarray  # seconds at which the number of busy workers changes
+  busy: np.ndarray  # how many are busy from then on
+
+  @property
+  def in_words(self) -> str:
+    """One sentence."""
+    return (
+      f'{self.workers} workers trained for {self.seconds / 60:.1f} minutes; on'
+      f' average {self.mean:.1f} of them were busy, a utilisation of'
+      f' {100 * self.mean / self.workers:.0f} %.'
+    )
+
+
+def utilisation(origins: Sequence[store_lib.Origin]) -> Utilisation | None:
+  """Returns how busy workers were, or None if there was only one."""
+  jobs = {(o.worker, o.started, o.finished) for o in origins}
+  if len({worker for worker, *_ in jobs}) < 2:
+    return None
+  starts, ends = (np.array(each) for each in list(zip(*jobs, strict=True))[1:])
+  times = np.concatenate([starts, ends])
+  steps = np.repeat([1, -1], len(jobs))
+  order = np.lexsort((steps, times))  # at equal times, ends first
+  times, busy = times[order], np.cumsum(steps[order])
+  lengths = np.diff(times)
+  lengths[(busy[:-1] == 0) & (lengths > _INTERRUPTION)] = 0
+  shown = np.concatenate([[0.0], np.cumsum(lengths)])
+  workers = max(busy.max(), *(o.workers for o in origins))
+  mean = float((busy[:-1] * lengths).sum() / shown[-1])
+  return Utilisation(int(workers), float(shown[-1]), mean, shown, busy)
+
+
+def busy_workers(found: Utilisation) -> figure.Figure:
+  """Draws the number of workers that train children, over time."""
+  drawn = style.sheet(7.5, 2.8)
+  ax = drawn.subplots()
+  minutes = found.times / 60
+  ax.fill_between(minutes, found.busy, step='post', color=style.SKY)
+  ax.axhline(found.mean, color=style.VERMILION, linewidth=1.2, label='mean')
+  ax.set(xlim=(0, minutes[-1]), ylim=(0, found.workers * 1.05))
+  ax.yaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+  style.tidy(ax, 'Workers that are training', 'minutes', 'busy workers')
   style.legend(drawn)
   return drawn
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import html
+import itertools
 import json
 import pathlib
 import re
@@ -36,6 +37,7 @@ from aen.report import style
 from aen.search import result as result_lib
 from aen.search import screen as screen_lib
 from aen.train import score as score_lib
+from aen.train import store as store_lib
 
 _MAX_OUTPUTS = 8  # of one orbit, drawn as images
 _PIXELS = 1.5  # of an image per pixel of the page, so that it can be magnified
@@ -61,10 +63,12 @@ def write(
     The path of report.html.
   """
   run_dir = pathlib.Path(run_dir)
+  found = _utilisation(run_dir)
   words = {
     name: style.spaced(value) if isinstance(value, int) else value
     for name, value in _facts(result, data).items()
   }
+  words['utilisation'] = found.in_words if found else ''
   parts = {name: text(value) for name, value in words.items()}
   parts['title'] = Html(html.escape(f'aen: {result.dataset}'))
   parts['program'] = Html(html.escape(_program(result, run_dir)))
@@ -72,7 +76,11 @@ def write(
   parts['configuration'] = Html('\n'.join(_configuration(run_dir)))
   described = tomllib.loads(_read('figures.toml'))
   parts |= dict.fromkeys(described, Html(''))
-  for name, drawn in _figures(result, data):
+  figures = _figures(result, data)
+  if found is not None:
+    workers = [('busy_workers', charts.busy_workers(found))]
+    figures = itertools.chain(figures, workers)
+  for name, drawn in figures:
     png = style.png(drawn)
     with io_lib.written_whole(run_dir / f'{name}.png') as file:
       file.write(png)
@@ -82,6 +90,15 @@ def write(
   with io_lib.written_text(path) as file:
     file.write(render(parts))
   return path
+
+
+def _utilisation(run_dir: pathlib.Path) -> charts.Utilisation | None:
+  """Returns how busy the workers were, if the store of the search says so."""
+  path = run_dir / 'results.sqlite'
+  if not path.exists():
+    return None
+  with store_lib.Results(path) as store:
+    return charts.utilisation(store.origins())
 
 
 def render(parts: Mapping[str, Html]) -> str:

@@ -110,7 +110,8 @@ def make_strategy(
   """Returns the strategy; raises if its options are wrong."""
   options = dict(config.options)
   if 'per_round' in strategies.option_names(config.strategy):
-    every = config.strategy == 'exhaustive'
+    # These do not look at what they find: all at once keep all workers busy.
+    every = config.strategy in ('exhaustive', 'random')
     options = {'per_round': len(space) if every else _PER_ROUND, **options}
   return strategies.make(
     config.strategy,

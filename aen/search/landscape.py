@@ -21,6 +21,7 @@ from aen.data import dataset as dataset_lib
 from aen.search import mlp_space
 from aen.search import space as space_lib
 from aen.train import evaluate as evaluate_lib
+from aen.train import executors as executors_lib
 from aen.train import recipe as recipe_lib
 from aen.train import store as store_lib
 
@@ -162,6 +163,7 @@ def train_landscape(
   seeds: Sequence[int],
   run_dir: io_lib.PathLike,
   children_per_batch: int | None = None,
+  executor: Any = None,
 ) -> Landscape:
   """Trains every network of a space with every seed.
 
@@ -173,6 +175,7 @@ def train_landscape(
     run_dir: Keeps the store, so that the same call resumes an interrupted one;
       landscapes made in one directory share their children.
     children_per_batch: As in `train_children`.
+    executor: Where to train, as of `search`.
 
   Returns:
     The landscape.
@@ -183,6 +186,7 @@ def train_landscape(
   with (
     store_lib.Results(run_dir / 'results.sqlite') as store,
     evaluate_lib.ProgressBar('landscape', len(requests)) as bar,
+    executors_lib.as_workers(executor).started(run_dir) as where,
   ):
     evaluate = evaluate_lib.make_evaluator(
       data,
@@ -192,6 +196,7 @@ def train_landscape(
       store=store,
       children_per_batch=children_per_batch,
       on_trained=bar,
+      **where,
     )
     records = evaluate(requests)
 

@@ -25,6 +25,7 @@ from aen.search import screen as screen_lib
 from aen.search import space as space_lib
 from aen.search import strategies
 from aen.train import evaluate as evaluate_lib
+from aen.train import executors as executors_lib
 from aen.train import recipe as recipe_lib
 from aen.train import score as score_lib
 from aen.train import store as store_lib
@@ -50,6 +51,7 @@ def discover(
   recipe: recipe_lib.Recipe | None = None,
   seed: int = 0,
   run_dir: io_lib.PathLike | None = None,
+  executor: Any = None,
   **options: Any,
 ) -> result_lib.SearchResult:
   """Finds the symmetries that a network for these images should have.
@@ -77,6 +79,7 @@ def discover(
     seed: Random seed of the search.
     run_dir: Where to keep results; the same call resumes an interrupted search.
       By default nothing is kept.
+    executor: Where to train, as of `search`; by default in this process.
     **options: Further fields of `SearchConfig`.
 
   Returns:
@@ -99,7 +102,7 @@ def discover(
   if strategy is None:
     strategy = 'exhaustive' if len(space) <= MAX_EXHAUSTIVE else 'dqn'
   config = explore_lib.SearchConfig(recipe, strategy, seed=seed, **options)
-  return search(data, space, config, run_dir, screened=True)
+  return search(data, space, config, run_dir, screened=True, executor=executor)
 
 
 def _check_options(recipe: Any, options: Mapping[str, Any]) -> None:
@@ -132,6 +135,7 @@ def search(
   on_trained: Callable[[Sequence[Record]], None] | None = None,
   evaluator: Callable[..., evaluate_lib.Evaluate] = evaluate_lib.make_evaluator,
   screened: bool = False,
+  executor: Any = None,
 ) -> result_lib.SearchResult:
   """Searches a space for the best network on a data set.
 
@@ -149,11 +153,15 @@ def search(
       that returns one record per request.
     screened: Whether to test which symmetries the training images have, and
       include that in the result; always with the strategy 'screened'.
+    executor: Where to train: 'local' (the default), 'processes', 'ray',
+      anything with `submit(function, job)` such as Dask's `Client`, or
+      `executors.Workers` with further options. The result is the same.
 
   Returns:
     The result.
   """
   _check(data)
+  workers = executors_lib.as_workers(executor)
   searched = at_most(data, search_images)
   evaluate_lib.check_batch(searched, config.recipe)
   strategy = explore_lib.make_strategy(space, config)
@@ -165,12 +173,11 @@ def search(
     config,
     strategy,
     on_trained,
-    evaluator,
     screened,
   )
   if run_dir is None:
-    with store_lib.Results() as store:
-      return run(store)
+    with store_lib.Results() as store, workers.started(None) as where:
+      return run(functools.partial(evaluator, store=store, **where))
   run_dir = pathlib.Path(run_dir)
   description = describe(data, space, config, search_images)
   with io_lib.locked(run_dir):
@@ -178,8 +185,12 @@ def search(
     if found is not None:
       return found
     io_lib.open_run(run_dir, description)
-    with store_lib.Results(run_dir / 'results.sqlite') as store:
-      result = dataclasses.replace(run(store), config=description)
+    with (
+      store_lib.Results(run_dir / 'results.sqlite') as store,
+      workers.started(run_dir) as where,
+    ):
+      result = run(functools.partial(evaluator, store=store, **where))
+      result = dataclasses.replace(result, config=description)
       result.save(run_dir)
       store.forget_params()
   return result
@@ -192,11 +203,10 @@ def _search(
   config: explore_lib.SearchConfig,
   strategy: strategies.Strategy,
   on_trained: Callable[[Sequence[Record]], None] | None,
-  evaluator: Callable[..., evaluate_lib.Evaluate],
   screened: bool,
-  store: store_lib.Results,
+  evaluator: Callable[..., evaluate_lib.Evaluate],
 ) -> result_lib.SearchResult:
-  """Explores, retrains, chooses and compares; `store` keeps the children."""
+  """Explores, retrains, chooses and compares."""
   screening = None
   if screened or config.strategy == 'screened':
     screening = _screen(searched, space)
@@ -210,7 +220,6 @@ def _search(
     evaluator,
     scaling=evaluate_lib.scaling_of(data.train.images, config.recipe.scaling),
     space=space,
-    store=store,
     children_per_batch=config.children_per_batch,
   )
   every = config.strategy == 'exhaustive'

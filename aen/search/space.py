@@ -105,6 +105,8 @@ class Space(abc.ABC):
   """
 
   helper: ClassVar[str]  # what may help, in words, such as 'symmetry'
+  # Makes the space of `spec` and the user's own symmetries, as module:function.
+  factory: ClassVar[str] = 'aen.search.result:from_spec'
 
   table: Table
   symmetries: tuple[symmetries_lib.Symmetry, ...]

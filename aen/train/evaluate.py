@@ -1,17 +1,24 @@
 """Evaluating networks: looked up in the store, or trained in batches.
 
-A search asks for (network, seed) pairs and gets records. Whoever has a cluster
-passes `search` another evaluator.
+A search asks for (network, seed) pairs and gets records. What is missing in the
+store is trained in this process, or becomes jobs for an executor; what a job
+contains does not depend on the number of workers.
 """
 
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
+from concurrent import futures
+import contextlib
 import dataclasses
 import functools
+import itertools
+import pathlib
+import queue
+import textwrap
+import threading
 import time
 from typing import Any
-from typing import Protocol
 
 from flax import linen as nn
 import jax
@@ -19,37 +26,21 @@ import jax.numpy as jnp
 import numpy as np
 import tqdm
 
+from aen import io as io_lib
 from aen.data import dataset as dataset_lib
 from aen.train import child as child_lib
+from aen.train import executors as executors_lib
+from aen.train import jobs as jobs_lib
 from aen.train import recipe as recipe_lib
 from aen.train import store as store_lib
+from aen.train.jobs import Request
 from aen.train.store import Record
 
-Request = tuple[int, int]  # a network and a seed
 # (requests, epochs or None for the recipe's) -> one record per request
 Evaluate = Callable[[Sequence[Request], int | None], list[Record]]
 
-
-class Networks(Protocol):
-  """What an evaluator needs of a search space; see `aen.search.space.Space`."""
-
-  def key(self, network: int, /) -> str:
-    """Returns a name that equal networks share."""
-
-  def names(self, network: int, /) -> tuple[str, ...]:
-    """Returns the shortest names of a network."""
-
-  def num_weights(self, network: int, /) -> int:
-    """Returns the number of free weights."""
-
-  def program(self, network: int, /) -> nn.Module:
-    """Returns the model that trains it, padded."""
-
-  def inputs(self, network: int, /) -> child_lib.ChildInputs:
-    """Returns what makes the program this network."""
-
-  def unpad(self, network: int, params: Any, /) -> Any:
-    """Returns the program's parameters as the network's."""
+_AHEAD = 10_000  # jobs that an executor has at once
+_REASON = 300  # characters of an error message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,29 +81,23 @@ def scaling_of(images: np.ndarray, how: str = 'auto') -> Scaling:
   return Scaling(float(images.mean(dtype=np.float64)), std)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Evaluator:
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class Evaluator(jobs_lib.Trainer):
   """Trains the children that are not in the store yet.
 
   Attributes:
-    space: What the numbers of networks mean.
-    data: The images.
-    fingerprint: The fingerprint of these images.
-    recipe: The children's hyperparameters.
     store: Where records are kept; each batch is one transaction.
-    keep_params: Whether to keep the parameters too.
-    children_per_batch: As in `train_children`.
     on_trained: Called with the records of every batch.
+    executor: Where children are trained; None for this process.
+    workers: What to do when a worker fails, and the children of a job.
+    folder: Where the data set is written for workers, which must see it.
   """
 
-  space: Networks
-  data: child_lib.ChildData
-  fingerprint: str
-  recipe: recipe_lib.Recipe
   store: store_lib.Results
-  keep_params: bool = False
-  children_per_batch: int | None = None
   on_trained: Callable[[Sequence[Record]], None] = lambda records: None
+  executor: executors_lib.Executor | None = None
+  workers: executors_lib.Workers = executors_lib.Workers()
+  folder: io_lib.PathLike = '.'
 
   def __call__(
     self, requests: Sequence[Request], epochs: int | None = None
@@ -127,6 +112,7 @@ class Evaluator:
     if epochs is not None:
       recipe = dataclasses.replace(recipe, epochs=epochs)
     found: dict[Request, Record] = {}
+    trained: dict[store_lib.ChildKey, Record] = {}
     missing = []
     for request in dict.fromkeys(requests):
       record = self.store.get(self._key(request, recipe), self.keep_params)
@@ -134,103 +120,173 @@ class Evaluator:
         missing.append(request)
       else:
         found[request] = record
-    for batch, devices in self._batches(missing):
-      records = self._train(batch, devices, recipe)
+    for records in self._trained(missing, recipe):
       self.store.put(records)
       self.on_trained(records)
-      found |= dict(zip(batch, records, strict=True))
-    return [found[request] for request in requests]
+      trained |= {record.key: record for record in records}
+    return [found.get(r) or trained[self._key(r, recipe)] for r in requests]
 
-  def _key(
-    self, request: Request, recipe: recipe_lib.Recipe
-  ) -> store_lib.ChildKey:
-    network, seed = request
-    return store_lib.ChildKey(
-      network=self._network_key(network),
-      data=self.fingerprint,
-      recipe=recipe_lib.recipe_key(recipe),
-      seed=int(seed),
-    )
-
-  @functools.cached_property
-  def _network_key(self) -> Callable[[int], str]:
-    return functools.lru_cache(maxsize=None)(self.space.key)
-
-  def _batches(
-    self, requests: Sequence[Request]
-  ) -> Iterator[tuple[list[Request], list[jax.Device]]]:
-    """Yields batches of children that share a program, and their devices."""
-    each = self.children_per_batch or child_lib.default_batch(jax.devices()[0])
+  def _trained(
+    self, requests: Sequence[Request], recipe: recipe_lib.Recipe
+  ) -> Iterator[list[Record]]:
+    """Trains children; yields the records of some as soon as there are any."""
+    each = jobs_lib.batch_size(self)
     by_program: dict[nn.Module, list[Request]] = {}
     for request in requests:
-      by_program.setdefault(self.space.program(request[0]), []).append(request)
-    for same in by_program.values():
-      devices = jax.devices()[: -(-len(same) // each)]  # none is idle
-      size = each * len(devices)
-      for start in range(0, len(same), size):
-        yield same[start : start + size], devices
+      by_program.setdefault(self.program(request[0]), []).append(request)
+    if self.executor is None:
+      for same in by_program.values():
+        devices = jax.devices()[: -(-len(same) // each)]  # none is idle
+        for batch in jobs_lib.divided(same, each * len(devices)):
+          started = time.time()
+          records = self._train(batch, devices, recipe)
+          yield jobs_lib.with_origin(records, started)
+    elif requests:
+      size = max(each, self.workers.children_per_job or 0)
+      parts = (jobs_lib.divided(same, size) for same in by_program.values())
+      batches = list(itertools.chain(*parts))
+      yield from self._run_jobs(self.executor, batches, recipe)
 
-  def _train(
+  def _run_jobs(
     self,
-    batch: Sequence[Request],
-    devices: Sequence[jax.Device],
+    executor: executors_lib.Executor,
+    batches: Sequence[Sequence[Request]],
     recipe: recipe_lib.Recipe,
-  ) -> list[Record]:
-    start = time.perf_counter()
-    networks, seeds = zip(*batch, strict=True)
-    inputs = jax.tree.map(
-      lambda *leaves: jnp.stack(leaves), *map(self.space.inputs, networks)
-    )
-    kernel_init = recipe_lib.INITIALIZERS[recipe.initializer].kernel_init
-    trained = child_lib.train_children(
-      jnp.stack([jax.random.key(seed) for seed in seeds]),
-      inputs.collections,
-      self.data,
-      child_lib.ChildConfig(
-        self.space.program(networks[0]).clone(kernel_init=kernel_init),
-        recipe,
-        self.keep_params,
-      ),
-      children_per_batch=self.children_per_batch,
-      devices=devices,
-      augmentations=inputs.augmentations,
-    )
-    trained = jax.device_get(trained)
-    seconds = (time.perf_counter() - start) / len(batch)
-    return [
-      self._record(
-        request, jax.tree.map(lambda leaf, i=i: leaf[i], trained), recipe
-      ).replace(seconds=seconds)
-      for i, request in enumerate(batch)
-    ]
+  ) -> Iterator[list[Record]]:
+    """Has an executor train batches; yields records as they arrive.
 
-  def _record(
-    self, request: Request, trained: Record, recipe: recipe_lib.Recipe
-  ) -> Record:
-    """Adds who the child is; curves become tuples of floats."""
-    network, _ = request
-    test = 0 if self.data.test is None else len(self.data.test.labels)
-    few = 0 if self.data.few is None else int(self.data.few.sum())
+    A job that fails is submitted again, `retries` times at most.
 
-    def accuracy(curve: Any, total: int) -> tuple[float, ...]:
-      """Returns count / total in double precision."""
-      return tuple(round(float(value) * total) / total for value in curve)
-
-    params = trained.params
-    return trained.replace(
-      train_loss=tuple(map(float, trained.train_loss)),
-      validation_accuracy=accuracy(
-        trained.validation_accuracy, len(self.data.validation.labels)
-      ),
-      validation_loss=tuple(map(float, trained.validation_loss)),
-      test_accuracy=accuracy(trained.test_accuracy, test),
-      few_test_accuracy=accuracy(trained.few_test_accuracy, few),
-      diverged=bool(trained.diverged),
-      params=None if params is None else self.space.unpad(network, params),
-      key=self._key(request, recipe),
-      symmetries=' + '.join(self.space.names(network)),
-      num_weights=self.space.num_weights(network),
+    Raises:
+      executors.WorkerError: Some job failed every time. By then all others have
+        been yielded.
+    """
+    common = jobs_lib.describe(
+      self, self._data_file, recipe, executor, self.workers
     )
+    attempts, failures = [0] * len(batches), dict[int, str]()
+    pending: dict[int, Any] = {}
+    finished = _Finished()
+
+    def submit(number: int) -> None:
+      # The attempt makes each job another one, also for Dask, which would
+      # otherwise return the error of the first.
+      attempts[number] += 1
+      requests = [[int(n), int(seed)] for n, seed in batches[number]]
+      job = common | {'requests': requests, 'attempt': attempts[number]}
+      pending[number] = executor.submit(jobs_lib.run, job)
+      finished.watch(number, pending[number])
+
+    left, fatal = iter(range(len(batches))), None
+    try:
+      while fatal is None:
+        for number in itertools.islice(left, _AHEAD - len(pending)):
+          submit(number)
+        if not pending:
+          break
+        arrived = []
+        for number in finished.wait():
+          try:
+            records = pending.pop(number).result()
+            self._check(records, batches[number], recipe)
+            arrived += records
+          except Exception as error:
+            error = getattr(error, 'cause', None) or error  # Ray wraps it
+            if isinstance(error, ValueError | futures.BrokenExecutor):
+              fatal = error  # the same everywhere, or for all jobs
+            elif attempts[number] <= self.workers.retries:
+              submit(number)
+            else:
+              failures[number] = f'{type(error).__name__}: {error}'
+        if arrived:
+          yield arrived
+      if fatal is not None:
+        raise fatal
+    except futures.BrokenExecutor as error:
+      raise executors_lib.WorkerError(
+        'a process of the executor died, and such an executor takes no more'
+        f" jobs ({error}); use executor='processes', which replaces a process"
+        ' that dies, or run it again with a new one: finished children are kept'
+      ) from error
+    finally:
+      for future in pending.values():
+        if hasattr(future, 'cancel'):
+          future.cancel()
+    for number, reason in failures.items():
+      for request in batches[number]:
+        self.store.put_failure(self._key(request, recipe), reason)
+    if failures:
+      number, reason = next(iter(failures.items()))
+      network, seed = batches[number][0]
+      name = ' + '.join(self.space.names(network)) or 'no symmetry'
+      raise executors_lib.WorkerError(
+        f'{len(failures)} of {len(batches)} jobs failed {attempts[number]}'
+        f' times each; the first, of {name} with seed {seed}:'
+        f' {textwrap.shorten(reason, _REASON)}; all other children are kept:'
+        ' run it again to retry'
+      )
+
+  @functools.cached_property
+  def _data_file(self) -> pathlib.Path:
+    return jobs_lib.write_data(self.data, self.folder)
+
+  def _check(
+    self,
+    records: Any,
+    requests: Sequence[Request],
+    recipe: recipe_lib.Recipe,
+  ) -> None:
+    """Raises unless a worker returned the records that it was asked for."""
+    expected = [self._key(request, recipe) for request in requests]
+    try:
+      got = [record.key for record in records]
+      lengths = {len(record.validation_loss) for record in records}
+    except (AttributeError, TypeError) as error:
+      raise executors_lib.WorkerError(
+        f'expected records from the worker, got {records!r:.80}'
+      ) from error
+    if got != expected or lengths != {recipe.epochs}:
+      raise executors_lib.WorkerError(
+        'the worker returned records of other children than it was asked for'
+      )
+
+
+class _Finished:
+  """Says which futures have finished, as soon as they have.
+
+  Futures that call nobody back, such as those of submitit, are waited for in
+  order by a thread.
+  """
+
+  def __init__(self) -> None:
+    self._numbers: queue.SimpleQueue[int] = queue.SimpleQueue()
+    self._waited: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+    self._thread: threading.Thread | None = None
+
+  def watch(self, number: int, future: Any) -> None:
+    """Reports a number when its future has finished."""
+    if hasattr(future, 'add_done_callback'):
+      future.add_done_callback(lambda _: self._numbers.put(number))
+      return
+    self._waited.put((number, future))
+    if self._thread is None:
+      self._thread = threading.Thread(target=self._wait, daemon=True)
+      self._thread.start()
+
+  def _wait(self) -> None:
+    while True:
+      number, future = self._waited.get()
+      with contextlib.suppress(Exception):
+        future.result()
+      self._numbers.put(number)
+
+  def wait(self) -> list[int]:
+    """Returns the numbers of all that have finished, at least one."""
+    numbers = [self._numbers.get()]
+    with contextlib.suppress(queue.Empty):
+      while True:
+        numbers.append(self._numbers.get_nowait())
+    return numbers
 
 
 def make_evaluator(

@@ -21,8 +21,10 @@ import json
 import math
 import os
 import pathlib
+import re
 import sqlite3
 from typing import Any
+import warnings
 
 from flax import struct
 from flax import traverse_util
@@ -56,6 +58,27 @@ class ChildKey:
   seed: int
 
 
+@dataclasses.dataclass(frozen=True)
+class Origin:
+  """Where and when a child was trained; its numbers may depend on the device.
+
+  Attributes:
+    device: The kind of device, such as 'cpu (AMD EPYC)'.
+    jax: The version of JAX.
+    worker: The process, as host:process.
+    started: When its job started, in seconds since 1970.
+    finished: When its job had finished.
+    workers: The number of workers, 0 if it is unknown.
+  """
+
+  device: str
+  jax: str
+  worker: str
+  started: float
+  finished: float
+  workers: int = 0
+
+
 class Record(struct.PyTreeNode):
   """A child's result, from training to the report.
 
@@ -79,6 +102,9 @@ class Record(struct.PyTreeNode):
   symmetries: str = struct.field(pytree_node=False, default='')
   num_weights: int = struct.field(pytree_node=False, default=0)
   seconds: float = struct.field(pytree_node=False, default=0.0)
+  origin: Origin | None = struct.field(
+    pytree_node=False, default=None, repr=False, compare=False
+  )
 
   @property
   def epochs(self) -> int:
@@ -102,6 +128,8 @@ COLUMNS = (
   'diverged',
   'seconds',
 )
+_SIGNED = (*COLUMNS, 'origin')  # what checksums cover
+_IS_CHILD = ' AND '.join(f'{name} = ?' for name in _KEY)
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS results (
   network TEXT NOT NULL, data TEXT NOT NULL, recipe TEXT NOT NULL,
@@ -110,15 +138,34 @@ CREATE TABLE IF NOT EXISTS results (
   validation_accuracy TEXT NOT NULL, validation_loss TEXT NOT NULL,
   test_accuracy TEXT NOT NULL, diverged INTEGER NOT NULL,
   seconds REAL NOT NULL, params BLOB,
-  few_test_accuracy TEXT NOT NULL DEFAULT '[]',
+  few_test_accuracy TEXT NOT NULL DEFAULT '[]', origin TEXT,
   checksum TEXT NOT NULL DEFAULT '',
   PRIMARY KEY ({', '.join(_KEY)})) WITHOUT ROWID
 """
-# Version -> the statement that brings it to the next one.
+# Children that could not be trained; a child that is trained later leaves.
+_FAILURES = f"""
+CREATE TABLE IF NOT EXISTS failures (
+  network TEXT NOT NULL, data TEXT NOT NULL, recipe TEXT NOT NULL,
+  seed INTEGER NOT NULL, reason TEXT NOT NULL,
+  PRIMARY KEY ({', '.join(_KEY)})) WITHOUT ROWID
+"""
+# Version -> the statements that bring it to the next one.
 _MIGRATIONS = {
-  1: "ALTER TABLE results ADD few_test_accuracy TEXT NOT NULL DEFAULT '[]'",
-  2: "ALTER TABLE results ADD checksum TEXT NOT NULL DEFAULT ''",
+  0: (_SCHEMA, _FAILURES),  # a new file
+  1: ("ALTER TABLE results ADD few_test_accuracy TEXT NOT NULL DEFAULT '[]'",),
+  2: (
+    'ALTER TABLE results ADD origin TEXT',
+    "ALTER TABLE results ADD checksum TEXT NOT NULL DEFAULT ''",
+    _FAILURES,
+  ),
 }
+# File systems on which SQLite's write-ahead log, which is shared memory between
+# processes, does not work between machines.
+_NETWORK_FILE_SYSTEMS = re.compile(
+  r'(fuse\.)?(afs|beegfs|ceph|cifs|gfs2|glusterfs|gpfs|lustre|nfs4?|ocfs2'
+  r'|orangefs|panfs|pvfs2|s3fs|smb3|smbfs|sshfs|wekafs)'
+)
+_MOUNTS = pathlib.Path('/proc/mounts')  # Linux
 # Part of SQLite's message -> what to do about it.
 _ADVICE = {
   'locked': 'another process is writing: wait for it, or interrupt it',
@@ -187,10 +234,9 @@ class Results:
       key: The child.
       with_params: Whether to read its parameters too.
     """
-    columns = (*COLUMNS, 'checksum', 'params' if with_params else 'NULL')
+    columns = (*_SIGNED, 'checksum', 'params' if with_params else 'NULL')
     rows = self._rows(
-      f'SELECT {", ".join(columns)} FROM results WHERE'
-      f' {" AND ".join(f"{name} = ?" for name in _KEY)}',
+      f'SELECT {", ".join(columns)} FROM results WHERE {_IS_CHILD}',
       dataclasses.astuple(key),
     )
     return self._checked(rows[0]) if rows else None
@@ -200,9 +246,9 @@ class Results:
 
     Parameters are added to a record that was stored without them.
     """
-    slots = ', '.join('?' * (len(COLUMNS) + 2))
+    slots = ', '.join('?' * (len(_SIGNED) + 2))
     statement = (
-      f'INSERT INTO results ({", ".join(COLUMNS)}, checksum, params) VALUES'
+      f'INSERT INTO results ({", ".join(_SIGNED)}, checksum, params) VALUES'
       f' ({slots}) ON CONFLICT ({", ".join(_KEY)}) DO UPDATE SET params ='
       ' COALESCE(params, excluded.params)'
     )
@@ -219,6 +265,26 @@ class Results:
         self._connection.executemany(statement, rows)
       except (OverflowError, UnicodeEncodeError) as error:
         raise ValueError(f'a record cannot be stored: {error}') from error
+      self._connection.executemany(
+        f'DELETE FROM failures WHERE {_IS_CHILD}',
+        [row[: len(_KEY)] for row in rows],
+      )
+
+  def put_failure(self, key: ChildKey, reason: str) -> None:
+    """Notes why a child could not be trained, until it is."""
+    row = (*dataclasses.astuple(key), reason)
+    with self._transaction():
+      self._run('INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?)', row)
+
+  def failures(self) -> dict[ChildKey, str]:
+    """Returns the children that could not be trained, and why."""
+    rows = self._rows('SELECT * FROM failures')
+    return {ChildKey(*key): reason for *key, reason in rows}
+
+  def origins(self) -> list[Origin]:
+    """Returns where and when each child was trained, where that is known."""
+    rows = self._rows('SELECT origin FROM results WHERE origin IS NOT NULL')
+    return [Origin(**json.loads(origin)) for (origin,) in rows]
 
   def forget_params(self) -> None:
     """Deletes all parameters, which take most of the space."""
@@ -232,7 +298,7 @@ class Results:
     A file whose name ends in .gz is compressed. Equal records give equal bytes.
     """
     rows = self._rows(
-      f'SELECT {", ".join(COLUMNS)}, checksum, NULL FROM results ORDER BY'
+      f'SELECT {", ".join(_SIGNED)}, checksum, NULL FROM results ORDER BY'
       f' {", ".join(_KEY)}'
     )
     for row in rows:
@@ -268,7 +334,7 @@ class Results:
 
   def _prepare(self) -> None:
     version = self._run('PRAGMA user_version').fetchone()[0]
-    if version not in (0, *_MIGRATIONS, SCHEMA_VERSION):
+    if version not in (*_MIGRATIONS, SCHEMA_VERSION):
       raise ResultsError(
         f'{self.path} was written by another version of aen (its format is'
         f' {version}, this one reads {SCHEMA_VERSION}); choose another run'
@@ -277,24 +343,38 @@ class Results:
     damage = self._run('PRAGMA quick_check(1)').fetchone()[0]
     if damage != 'ok':
       raise sqlite3.DatabaseError(damage)
-    self._run('PRAGMA journal_mode = WAL')
-    self._run('PRAGMA synchronous = NORMAL')
+    self._choose_journal()
     if version != SCHEMA_VERSION:
       with self._transaction():  # in which no other process can do the same
         version = self._run('PRAGMA user_version').fetchone()[0]
-        self._run(_SCHEMA)
-        for older in range(version or SCHEMA_VERSION, SCHEMA_VERSION):
-          self._run(_MIGRATIONS[older])
-        if version != SCHEMA_VERSION:
+        older = version
+        while version != SCHEMA_VERSION:
+          for statement in _MIGRATIONS[version]:
+            self._run(statement)
+          version = version + 1 if version else SCHEMA_VERSION
+        if older != SCHEMA_VERSION:
           self._sign()
-          self._run(f'PRAGMA user_version = {SCHEMA_VERSION}')
+        self._run(f'PRAGMA user_version = {SCHEMA_VERSION}')
+
+  def _choose_journal(self) -> None:
+    """Uses a write-ahead log, but not on a network file system."""
+    if self.path == MEMORY or (kind := _network_file_system(self.path)) is None:
+      self._run('PRAGMA journal_mode = WAL')
+      self._run('PRAGMA synchronous = NORMAL')
+      return
+    self._run('PRAGMA journal_mode = DELETE')
+    warnings.warn(
+      f'{self.path} is on a network file system ({kind}), where SQLite cannot'
+      ' keep a write-ahead log: it keeps a rollback journal instead, which is'
+      ' slower; let no second process write to it',
+      stacklevel=2,
+    )
 
   def _sign(self) -> None:
     """Gives records of earlier versions their checksums."""
-    for row in self._rows(f'SELECT {", ".join(COLUMNS)} FROM results'):
+    for row in self._rows(f'SELECT {", ".join(_SIGNED)} FROM results'):
       self._run(
-        'UPDATE results SET checksum = ? WHERE'
-        f' {" AND ".join(f"{name} = ?" for name in _KEY)}',
+        f'UPDATE results SET checksum = ? WHERE {_IS_CHILD}',
         (_checksum(row), *row[: len(_KEY)]),
       )
 
@@ -346,6 +426,21 @@ class Results:
       ) from error
 
 
+def _network_file_system(path: str) -> str | None:
+  """Returns the kind of network file system that a file is on, if any."""
+  try:
+    mounts = [line.split() for line in _MOUNTS.read_text().splitlines()]
+  except OSError:  # not Linux
+    return None
+  here, kind = pathlib.Path(path).resolve(), None
+  deepest = -1
+  for _, point, name, *_ in mounts:
+    folder = pathlib.Path(point.replace('\\040', ' '))
+    if here.is_relative_to(folder) and len(folder.parts) >= deepest:
+      deepest, kind = len(folder.parts), name
+  return kind if kind and _NETWORK_FILE_SYSTEMS.fullmatch(kind) else None
+
+
 def _is_compressed(path: str | os.PathLike[str]) -> bool:
   return pathlib.Path(path).suffix == '.gz'
 
@@ -372,6 +467,7 @@ def _as_row(record: Record) -> tuple[Any, ...]:
     *(json.dumps(getattr(record, name)) for name in _CURVES),
     int(record.diverged),
     float(record.seconds),
+    record.origin and json.dumps(dataclasses.asdict(record.origin)),
   )
 
 
@@ -381,7 +477,7 @@ def _checksum(row: Sequence[Any]) -> str:
 
 def _as_record(row: Sequence[Any]) -> Record:
   network, data, recipe, seed, symmetries, num_weights, *rest = row
-  *curves, diverged, seconds, params = rest
+  *curves, diverged, seconds, origin, params = rest
   parsed = [tuple(json.loads(curve)) for curve in curves]
   return Record(
     **dict(zip(_CURVES, parsed, strict=True)),
@@ -391,6 +487,7 @@ def _as_record(row: Sequence[Any]) -> Record:
     symmetries=symmetries,
     num_weights=int(num_weights),
     seconds=float(seconds),
+    origin=None if origin is None else Origin(**json.loads(origin)),
   )
 
 
@@ -434,7 +531,7 @@ def _check_curves(record: Record) -> None:
 
 def _from_csv(line: Sequence[str], where: str) -> Record:
   try:
-    record = _as_record((*line, None))
+    record = _as_record((*line, None, None))
     record = record.replace(symmetries=io_lib.from_cell(record.symmetries))
     _check_curves(record)
   except (ValueError, TypeError) as error:

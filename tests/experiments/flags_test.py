@@ -9,6 +9,7 @@ import pytest
 
 import aen
 from aen.search import agent as agent_lib
+from aen.train import executors
 from tests import launchers
 
 CONFIGS = (aen.Recipe, aen.SearchConfig, agent_lib.DQNConfig)
@@ -19,7 +20,9 @@ def launcher(request):
   return launchers.load(request.param)
 
 
-@pytest.mark.parametrize('config', CONFIGS, ids=lambda config: config.__name__)
+@pytest.mark.parametrize(
+  'config', [*CONFIGS, executors.Workers], ids=lambda config: config.__name__
+)
 def test_every_field_is_documented(config):
   launchers.load('search_mlp')
   texts = sys.modules['experiments.flags'].help_texts(config)
@@ -78,5 +81,18 @@ def test_options_of_the_agent_must_go_together():
   with (
     flagsaver.flagsaver(q_hidden_sizes=['many']),
     pytest.raises(ValueError, match='--q_hidden_sizes must be numbers'),
+  ):
+    launcher.main([])
+
+
+def test_workers_are_flags_of_searches():
+  launcher = launchers.load('search_mlp')
+  assert launcher._SEARCH._workers() == executors.Workers()
+  with flagsaver.flagsaver(executor='processes', workers=3, time_limit=60.0):
+    found = launcher._SEARCH._workers()
+  assert found == executors.Workers('processes', 3, time_limit=60.0)
+  with (
+    flagsaver.flagsaver(workers=3),
+    pytest.raises(ValueError, match='workers=3 is for the executors processes'),
   ):
     launcher.main([])

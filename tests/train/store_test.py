@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import warnings
 
 import chex
 import numpy as np
@@ -214,6 +215,7 @@ def test_a_directory_that_cannot_be_made_is_one_line(tmp_path):
 
 _WRITER = """
 import sys
+import warnings
 sys.path[:0] = sys.argv[3:]
 from tests.train import store_test as results_test
 from aen.train import store as store_lib
@@ -266,3 +268,66 @@ def test_names_are_never_formulas_in_spreadsheets(tmp_path):
   copy.import_csv(tmp_path / 'a.csv')
   for record in given:
     assert copy.get(record.key) == record
+
+
+def test_where_a_child_was_trained_is_kept_but_not_compared(tmp_path):
+  origin = store_lib.Origin('cpu (model)', '1.2', 'host:3', 4.0, 5.5)
+  with store_lib.Results(tmp_path / 'results.sqlite') as store:
+    store.put([dataclasses.replace(RECORD, origin=origin), *records(1)])
+    found = store.get(RECORD.key)
+    assert (found, found.origin) == (RECORD, origin)
+    assert store.origins() == [origin]
+    store.export_csv(tmp_path / 'a.csv')
+  copy = store_lib.Results()
+  copy.import_csv(tmp_path / 'a.csv')
+  assert copy.get(RECORD.key).origin is None
+
+
+def test_a_failure_stays_until_the_child_is_trained():
+  store = store_lib.Results()
+  store.put_failure(RECORD.key, 'the worker died')
+  store.put_failure(RECORD.key, 'it died again')
+  assert store.failures() == {RECORD.key: 'it died again'}
+  assert store.get(RECORD.key) is None
+  assert len(store) == 0
+  store.put([RECORD])
+  assert not store.failures()
+
+
+@pytest.mark.parametrize(
+  ('mounted', 'kind'),
+  [
+    ('{0} nfs4', 'nfs4'),
+    ('{0} ext4', None),
+    ('/ nfs', 'nfs'),
+    ('/ nfs\na {0} xfs', None),  # the deepest counts
+    ('{0}/results fuse.sshfs', None),  # another folder
+    ('{0} fuse.sshfs', 'fuse.sshfs'),
+    ('{0} overlay', None),
+  ],
+)
+def test_no_write_ahead_log_on_network_file_systems(
+  tmp_path, monkeypatch, mounted, kind
+):
+  mounts = tmp_path / 'mounts'
+  folder = tmp_path / 'a folder'
+  folder.mkdir()
+  escaped = str(folder).replace(' ', r'\040')
+  mounts.write_text(f'disk {mounted.format(escaped)} rw 0 0\n')
+  lines = mounts.read_text().splitlines()
+  mounts.write_text('\n'.join(f'{" ".join(x.split()[:3])} rw' for x in lines))
+  monkeypatch.setattr(store_lib, '_MOUNTS', mounts)
+  path = folder / 'results.sqlite'
+  with warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter('always')
+    with store_lib.Results(path) as store:
+      store.put(records(3))
+      assert [p.name for p in folder.glob('*-wal')] == (
+        [] if kind else ['results.sqlite-wal']
+      )
+  assert [kind in str(w.message) for w in warned] == [True] * bool(kind)
+  monkeypatch.undo()
+  with store_lib.Results(path) as store:  # moved to another file system
+    assert len(store) == 3
+    store.put(records(5))
+    assert list(folder.glob('*-wal'))

@@ -1,0 +1,330 @@
+"""Executors: where jobs run.
+
+An executor is anything with `submit(function, job)` that returns an object with
+`result()`. `concurrent.futures`, Dask's `Client` and the executors of submitit
+are executors as they are. Here are processes of this machine and an adapter for
+Ray.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from concurrent import futures
+import contextlib
+import dataclasses
+import logging
+import multiprocessing
+from multiprocessing import connection
+import os
+import pathlib
+import queue
+import shutil
+import signal
+import tempfile
+import threading
+import types
+from typing import Any
+from typing import Protocol
+import warnings
+
+from aen import io as io_lib
+
+# A job is JSON; what trains it returns records. See `aen.train.jobs`.
+Job = Mapping[str, Any]
+
+
+class Future(Protocol):
+  """What a job will have returned."""
+
+  def result(self) -> Any:
+    """Waits for the job; returns what it returned, or raises."""
+
+
+class Executor(Protocol):
+  """Runs jobs, here or elsewhere."""
+
+  def submit(self, function: Callable[[Any], Any], job: Any, /) -> Any:
+    """Returns the `Future` of function(job)."""
+
+
+class WorkerError(OSError):
+  """A job that could not be done; the message says why and what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Workers:
+  """Where children are trained, and what happens when a worker fails.
+
+  Attributes:
+    executor: Where children are trained: local (in this process, on all of its
+      devices), processes (of this machine) or ray (a cluster).
+    workers: The number of processes; by default one per core. Of Ray: CPUs of
+      the cluster that is started here, unless one is running.
+    threads: Threads of XLA in each worker, on CPUs; by default as many as in
+      this process, because results of convolutions depend on it. Those of MLPs
+      do not: 1 is fastest with one worker per core.
+    retries: How often a job is repeated whose worker died, exceeded the time
+      limit or returned nonsense.
+    time_limit: Seconds after which a worker that has not finished its job is
+      ended; no limit by default.
+    children_per_job: Children that a worker trains before it reports; by
+      default those of one batch. Results do not depend on it.
+  """
+
+  executor: Any = 'local'
+  workers: int | None = None
+  threads: int | None = None
+  retries: int = 3
+  time_limit: float | None = None
+  children_per_job: int | None = None
+
+  def __post_init__(self) -> None:
+    by_name = isinstance(self.executor, str) and self.executor in EXECUTORS
+    if not by_name and not hasattr(self.executor, 'submit'):
+      raise ValueError(
+        f'executor must be one of {", ".join(EXECUTORS)} or have a method'
+        f' submit(function, job), got {self.executor!r}'
+      )
+    for name in ('workers', 'threads', 'children_per_job'):
+      if getattr(self, name) is not None:
+        io_lib.positive(getattr(self, name), name)
+    if self.retries < 0:
+      raise ValueError(f'retries must be at least 0, got {self.retries!r}')
+    if self.time_limit is not None and not self.time_limit > 0:
+      raise ValueError(f'time_limit must be positive, got {self.time_limit!r}')
+    if self.workers is not None and self.executor not in ('processes', 'ray'):
+      raise ValueError(
+        f'workers={self.workers} is for the executors processes and ray, got'
+        f' executor={self.executor!r}; leave one of them out'
+      )
+
+  @contextlib.contextmanager
+  def started(
+    self, run_dir: io_lib.PathLike | None = None
+  ) -> Iterator[dict[str, Any]]:
+    """Starts the executor, if it was given by name, and ends it.
+
+    Args:
+      run_dir: Where data sets are written for workers; by default a temporary
+        directory, which other machines do not see.
+
+    Yields:
+      Fields of an evaluator; none for the executor local.
+    """
+    if self.executor == 'local':
+      yield {}
+      return
+    with contextlib.ExitStack() as stack:
+      executor = self.executor
+      if isinstance(executor, str):
+        executor = stack.enter_context(EXECUTORS[executor](self.workers))
+      if run_dir is None:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix='aen_'))
+      else:
+        folder = os.path.join(run_dir, 'jobs')
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+      yield {'executor': executor, 'workers': self, 'folder': folder}
+
+
+def as_workers(executor: Any) -> Workers:
+  """Returns `Workers` as they are; None, a name or an executor as `Workers`."""
+  if isinstance(executor, Workers):
+    return executor
+  return Workers('local' if executor is None else executor)
+
+
+def num_cores() -> int:
+  """Returns the number of cores that this process may use."""
+  if hasattr(os, 'sched_getaffinity'):  # Linux
+    return len(os.sched_getaffinity(0))
+  return os.cpu_count() or 1
+
+
+class Processes:
+  """Processes of this machine, each of which keeps what it has compiled.
+
+  A process that dies fails its own job alone and is replaced by a new one. (A
+  `ProcessPoolExecutor` would fail all its jobs and accept no others.) Like all
+  spawned processes they import the main module: a script must create them under
+  `if __name__ == '__main__'`.
+  """
+
+  def __init__(self, workers: int | None = None) -> None:
+    """Prepares processes, which start when they are first needed.
+
+    Args:
+      workers: How many; one per core by default.
+    """
+    self.workers = workers or num_cores()
+    self._closed = False
+    # Idle ones; the last to finish is the first to get another job.
+    self._idle: queue.LifoQueue[_Process | None] = queue.LifoQueue()
+    self._all: set[_Process] = set()
+    for _ in range(self.workers):
+      self._idle.put(None)  # starts when it is needed
+    self._threads = futures.ThreadPoolExecutor(self.workers, 'aen-worker')
+
+  def submit(
+    self, function: Callable[[Any], Any], job: Any, /
+  ) -> futures.Future[Any]:
+    """Runs function(job) in the next process that is idle."""
+    return self._threads.submit(self._run, function, job)
+
+  def _run(self, function: Callable[[Any], Any], job: Any) -> Any:
+    process = self._idle.get()
+    try:
+      if process is None:
+        process = _Process()
+        self._all.add(process)
+        if self._closed:
+          raise EOFError
+      succeeded, value = process.run(function, job)
+    except BaseException as error:
+      if process is not None:
+        self._all.discard(process)
+        code, process = process.end(), None
+        if isinstance(error, EOFError | ConnectionError):
+          raise WorkerError(f'the worker died (exit code {code})') from error
+      raise
+    finally:
+      self._idle.put(process)
+    if succeeded:
+      return value
+    raise value
+
+  def pids(self) -> list[int]:
+    """Returns the ids of the processes that have been started."""
+    return [process.pid for process in list(self._all)]
+
+  def close(self) -> None:
+    """Ends all processes, also in the middle of a job."""
+    self._closed = True
+    self._threads.shutdown(wait=False, cancel_futures=True)
+    for process in list(self._all):
+      process.end()
+    self._threads.shutdown()
+
+  def __enter__(self) -> 'Processes':
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    self.close()
+
+
+class _Process:
+  """One process, which runs a job at a time, and ends if the head does."""
+
+  def __init__(self) -> None:
+    context = multiprocessing.get_context('spawn')  # JAX has threads: no fork
+    self._pipe, theirs = context.Pipe()
+    self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+    self._process.start()
+    theirs.close()  # so that only the process has it
+
+  @property
+  def pid(self) -> int:
+    assert self._process.pid is not None
+    return self._process.pid
+
+  def run(self, function: Callable[[Any], Any], job: Any) -> tuple[bool, Any]:
+    """Returns whether function(job) succeeded, and its result or error."""
+    self._pipe.send((function, job))
+    return self._pipe.recv()
+
+  def end(self) -> int | None:
+    """Kills the process; returns its exit code."""
+    self._process.kill()
+    self._process.join()
+    return self._process.exitcode
+
+
+def _serve(pipe: connection.Connection) -> None:
+  """Runs jobs until the head closes the pipe."""
+  signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the head
+  threading.Thread(target=_end_with_the_head, daemon=True).start()
+  with contextlib.suppress(EOFError, ConnectionError):
+    while True:
+      function, job = pipe.recv()
+      try:
+        answer = True, function(job)
+      except Exception as error:
+        answer = False, error
+      pipe.send(answer)
+
+
+def _end_with_the_head() -> None:
+  """Ends this process when the one that started it has been killed."""
+  head = multiprocessing.parent_process()
+  assert head is not None
+  head.join()
+  os._exit(1)
+
+
+class Ray:
+  """Tasks of a Ray cluster.
+
+  The data set is put into Ray's object store once, from where every node gets
+  one copy. A task that fails is not repeated by Ray: the evaluator counts.
+  """
+
+  def __init__(self, workers: int | None = None, **resources: Any) -> None:
+    """Connects to the cluster; starts one on this machine if there is none.
+
+    Args:
+      workers: CPUs of a cluster that is started here; all by default.
+      **resources: What a job needs, as `ray.remote` takes it, such as
+        num_gpus=1; one CPU by default.
+    """
+    try:
+      import ray
+    except ModuleNotFoundError as error:
+      raise ModuleNotFoundError(
+        'the executor ray needs Ray; pip install "aen[ray]"', name='ray'
+      ) from error
+    self._ray = ray
+    self._started_here = not ray.is_initialized()
+    if self._started_here:
+      with warnings.catch_warnings():  # of a fork, which starts a program
+        warnings.filterwarnings('ignore', 'os.fork', RuntimeWarning)
+        ray.init(
+          num_cpus=workers,
+          include_dashboard=False,
+          log_to_driver=False,
+          logging_level=logging.ERROR,
+        )
+    self.workers = workers or int(ray.cluster_resources().get('CPU', 1))
+    self._task = ray.remote(_with_data).options(max_retries=0, **resources)
+    self._data: dict[str, Any] = {}  # references, by path
+
+  def submit(
+    self, function: Callable[..., Any], job: Job, /
+  ) -> futures.Future[Any]:
+    """Runs function(job), which gets the data set from the object store."""
+    path = job['data']
+    if path not in self._data:
+      self._data[path] = self._ray.put(pathlib.Path(path).read_bytes())
+    # In a list the reference stays one, and is followed only if necessary.
+    return self._task.remote(function, job, [self._data[path]]).future()
+
+  def close(self) -> None:
+    """Leaves the cluster; ends it if it was started here."""
+    self._data.clear()
+    if self._started_here:
+      self._ray.shutdown()
+
+  def __enter__(self) -> 'Ray':
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    self.close()
+
+
+def _with_data(function: Callable[..., Any], job: Job, refs: list[Any]) -> Any:
+  import ray
+
+  return function(job, lambda: ray.get(refs[0]))
+
+
+EXECUTORS: Mapping[str, Any] = types.MappingProxyType(
+  {'local': None, 'processes': Processes, 'ray': Ray}
+)

@@ -1,0 +1,411 @@
+"""Jobs: children that one process trains, as JSON.
+
+A job names the space, the data set, the recipe and the children. `run` is the
+pure function from a job to records, and gives the same numbers in any process
+on the same kind of device. The data set is a file of arrays, under the hash of
+its content. Workers never open the store.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import contextlib
+import dataclasses
+import faulthandler
+import functools
+import hashlib
+import importlib
+import json
+import os
+import pathlib
+import platform
+import socket
+import threading
+import time
+from typing import Any
+from typing import Protocol
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+
+from aen import io as io_lib
+from aen.groups import symmetries as symmetries_lib
+from aen.train import child as child_lib
+from aen.train import executors as executors_lib
+from aen.train import recipe as recipe_lib
+from aen.train import store as store_lib
+from aen.train.store import Record
+
+Request = tuple[int, int]  # a network and a seed
+
+# Settings of JAX that workers take over: those that change numbers, and the
+# compilation cache.
+_SETTINGS = (
+  'jax_default_matmul_precision',
+  'jax_default_prng_impl',
+  'jax_enable_x64',
+  'jax_threefry_partitionable',
+  'jax_compilation_cache_dir',
+  'jax_persistent_cache_min_compile_time_secs',
+  'jax_persistent_cache_min_entry_size_bytes',
+)
+_KEPT = 2  # data sets in the memory of a worker
+# What jobs have in common whose children one trainer can train.
+_FIELDS = (
+  'space',
+  'data',
+  'fingerprint',
+  'recipe',
+  'keep_params',
+  'children_per_batch',
+)
+
+
+class Networks(Protocol):
+  """What training needs of a search space; see `aen.search.space.Space`."""
+
+  factory: str  # as module:function, makes the space of (spec(), symmetries)
+  symmetries: tuple[symmetries_lib.Symmetry, ...]
+
+  def spec(self) -> dict[str, Any]:
+    """Returns the space as JSON."""
+
+  def key(self, network: int, /) -> str:
+    """Returns a name that equal networks share."""
+
+  def names(self, network: int, /) -> tuple[str, ...]:
+    """Returns the shortest names of a network."""
+
+  def num_weights(self, network: int, /) -> int:
+    """Returns the number of free weights."""
+
+  def program(self, network: int, /) -> nn.Module:
+    """Returns the model that trains it, padded."""
+
+  def inputs(self, network: int, /) -> child_lib.ChildInputs:
+    """Returns what makes the program this network."""
+
+  def unpad(self, network: int, params: Any, /) -> Any:
+    """Returns the program's parameters as the network's."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class Trainer:
+  """Trains children in this process.
+
+  Attributes:
+    space: What the numbers of networks mean.
+    data: The images.
+    fingerprint: The fingerprint of these images.
+    recipe: The children's hyperparameters.
+    keep_params: Whether to keep the parameters too.
+    children_per_batch: As in `train_children`.
+  """
+
+  space: Networks
+  data: child_lib.ChildData
+  fingerprint: str
+  recipe: recipe_lib.Recipe
+  keep_params: bool = False
+  children_per_batch: int | None = None
+
+  @functools.cached_property
+  def program(self) -> Callable[[int], nn.Module]:
+    """Returns a network's program."""
+    return functools.lru_cache(maxsize=None)(self.space.program)
+
+  @functools.cached_property
+  def _network_key(self) -> Callable[[int], str]:
+    return functools.lru_cache(maxsize=None)(self.space.key)
+
+  def _key(
+    self, request: Request, recipe: recipe_lib.Recipe
+  ) -> store_lib.ChildKey:
+    network, seed = request
+    return store_lib.ChildKey(
+      network=self._network_key(network),
+      data=self.fingerprint,
+      recipe=recipe_lib.recipe_key(recipe),
+      seed=int(seed),
+    )
+
+  def _train(
+    self,
+    batch: Sequence[Request],
+    devices: Sequence[jax.Device],
+    recipe: recipe_lib.Recipe,
+  ) -> list[Record]:
+    start = time.perf_counter()
+    networks, seeds = zip(*batch, strict=True)
+    inputs = jax.tree.map(
+      lambda *leaves: jnp.stack(leaves), *map(self.space.inputs, networks)
+    )
+    kernel_init = recipe_lib.INITIALIZERS[recipe.initializer].kernel_init
+    trained = child_lib.train_children(
+      jnp.stack([jax.random.key(seed) for seed in seeds]),
+      inputs.collections,
+      self.data,
+      child_lib.ChildConfig(
+        self.program(networks[0]).clone(kernel_init=kernel_init),
+        recipe,
+        self.keep_params,
+      ),
+      children_per_batch=self.children_per_batch,
+      devices=devices,
+      augmentations=inputs.augmentations,
+    )
+    trained = jax.device_get(trained)
+    seconds = (time.perf_counter() - start) / len(batch)
+    return [
+      self._record(
+        request, jax.tree.map(lambda leaf, i=i: leaf[i], trained), recipe
+      ).replace(seconds=seconds)
+      for i, request in enumerate(batch)
+    ]
+
+  def _record(
+    self, request: Request, trained: Record, recipe: recipe_lib.Recipe
+  ) -> Record:
+    """Adds who the child is; curves become tuples of floats."""
+    network, _ = request
+    test = 0 if self.data.test is None else len(self.data.test.labels)
+    few = 0 if self.data.few is None else int(self.data.few.sum())
+
+    def accuracy(curve: Any, total: int) -> tuple[float, ...]:
+      """Returns count / total in double precision."""
+      return tuple(round(float(value) * total) / total for value in curve)
+
+    params = trained.params
+    return trained.replace(
+      train_loss=tuple(map(float, trained.train_loss)),
+      validation_accuracy=accuracy(
+        trained.validation_accuracy, len(self.data.validation.labels)
+      ),
+      validation_loss=tuple(map(float, trained.validation_loss)),
+      test_accuracy=accuracy(trained.test_accuracy, test),
+      few_test_accuracy=accuracy(trained.few_test_accuracy, few),
+      diverged=bool(trained.diverged),
+      params=None if params is None else self.space.unpad(network, params),
+      key=self._key(request, recipe),
+      symmetries=' + '.join(self.space.names(network)),
+      num_weights=self.space.num_weights(network),
+    )
+
+
+def write_data(
+  data: child_lib.ChildData, folder: io_lib.PathLike
+) -> pathlib.Path:
+  """Writes a data set for workers, under the hash of its content."""
+  arrays = {
+    name: value._asdict() if isinstance(value, child_lib.Examples) else value
+    for name, value in data._asdict().items()
+    if value is not None
+  }
+  packed = store_lib.pack(arrays)
+  digest = hashlib.sha256(packed).hexdigest()[:32]
+  path = pathlib.Path(folder).absolute() / f'{digest}.npz'
+  if not path.exists():
+    with io_lib.written_whole(path) as file:
+      file.write(packed)
+  return path
+
+
+def describe(
+  trainer: Trainer,
+  data: pathlib.Path,
+  recipe: recipe_lib.Recipe,
+  executor: executors_lib.Executor,
+  workers: executors_lib.Workers,
+) -> dict[str, Any]:
+  """Returns all of a job but its children, for JSON.
+
+  Args:
+    trainer: The space, and further options.
+    data: The file of the data set.
+    recipe: The recipe.
+    executor: What runs the job.
+    workers: Its options.
+  """
+  own = {
+    symmetry.name: _importable(symmetry)
+    for symmetry in trainer.space.symmetries
+    if symmetries_lib.SYMMETRIES.get(symmetry.name) != symmetry
+  }
+  threads = workers.threads or _num_threads()
+  environment = {
+    'XLA_FLAGS': os.environ.get('XLA_FLAGS'),
+    'PJRT_NPROC': str(threads),  # threads of XLA on the CPU
+  }
+  number = getattr(executor, 'workers', 0)
+  return {
+    'space': [trainer.space.factory, trainer.space.spec(), own],
+    'data': str(data),
+    'fingerprint': trainer.fingerprint,
+    'recipe': dataclasses.asdict(recipe),
+    'keep_params': trainer.keep_params,
+    'children_per_batch': batch_size(trainer),
+    'time_limit': workers.time_limit,
+    'workers': number if isinstance(number, int) else 0,
+    'settings': {name: getattr(jax.config, name) for name in _SETTINGS},
+    'environment': {name: v for name, v in environment.items() if v},
+    'head': _process(),
+  }
+
+
+def batch_size(trainer: Trainer) -> int:
+  """Returns how many children are trained side by side on each device."""
+  default = child_lib.default_batch(jax.devices()[0])
+  return trainer.children_per_batch or default
+
+
+def _importable(symmetry: symmetries_lib.Symmetry) -> str:
+  """Returns a symmetry's function as module:function; raises if it has none."""
+  function = symmetry.fn
+  module = getattr(function, '__module__', None)
+  path = f'{module}:{getattr(function, "__qualname__", "")}'
+  found = None
+  with contextlib.suppress(ImportError, AttributeError, ValueError):
+    found = _imported(path)
+  if found is not function or module == '__main__':
+    raise ValueError(
+      f'workers cannot import the symmetry {symmetry.name} ({path}); write it'
+      ' as a function of a module that they can import, or search with'
+      " executor='local'"
+    )
+  return path
+
+
+def _num_threads() -> int:
+  """Returns the number of threads that XLA uses on the CPU."""
+  chosen = os.environ.get('PJRT_NPROC') or os.environ.get('NPROC')
+  return int(chosen or executors_lib.num_cores())
+
+
+def run(
+  job: executors_lib.Job, read: Callable[[], bytes] | None = None
+) -> list[Record]:
+  """Trains the children of a job: a pure function, in whatever process.
+
+  Args:
+    job: Of `describe`, with `requests`, a list of pairs.
+    read: Returns the content of the data file; by default it is read.
+
+  Returns:
+    One record per request, in order.
+  """
+  started, limit = time.time(), None
+  if job['head'] != _process():
+    _take_over(job)
+    limit = job['time_limit']
+  if limit is not None:  # ends this process even if it hangs outside Python
+    faulthandler.dump_traceback_later(limit, exit=True)
+  try:
+    trainer = _trainer(job, read)
+    requests = [(network, seed) for network, seed in job['requests']]
+    records = []
+    for batch in divided(requests, job['children_per_batch']):
+      records += trainer._train(batch, jax.devices()[:1], trainer.recipe)
+    return with_origin(records, started, job['workers'])
+  finally:
+    if limit is not None:
+      faulthandler.cancel_dump_traceback_later()
+
+
+def _take_over(job: executors_lib.Job) -> None:
+  """Gives a worker the settings of the head.
+
+  XLA reads the environment when a process uses JAX for the first time.
+  """
+  os.environ.update(job['environment'])
+  for name, value in job['settings'].items():
+    if getattr(jax.config, name) != value:
+      jax.config.update(name, value)
+
+
+_trainers: dict[str, Trainer] = {}
+_making = threading.Lock()
+
+
+def _trainer(
+  job: executors_lib.Job, read: Callable[[], bytes] | None
+) -> Trainer:
+  """Returns what trains children of similar jobs; the last ones are kept."""
+  fields = {name: job[name] for name in _FIELDS}
+  described = json.dumps(fields)
+  with _making:
+    if described not in _trainers:
+      fields |= {
+        'space': _space(json.dumps(job['space'])),
+        'data': _data(job['data'], read),
+        'recipe': recipe_lib.Recipe(**job['recipe']),
+      }
+      while len(_trainers) >= _KEPT:
+        _trainers.pop(next(iter(_trainers)))
+      _trainers[described] = Trainer(**fields)
+    return _trainers[described]
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _space(described: str) -> Any:
+  """Makes a space from its description."""
+  factory, spec, own = json.loads(described)
+  symmetries = [
+    symmetries_lib.Symmetry(name, _imported(path)) for name, path in own.items()
+  ]
+  return _imported(factory)(spec, symmetries)
+
+
+def _imported(path: str) -> Any:
+  """Returns what is written module:name."""
+  module, name = path.split(':')
+  return getattr(importlib.import_module(module), name)
+
+
+def _data(path: str, read: Callable[[], bytes] | None) -> child_lib.ChildData:
+  """Reads what `write_data` wrote."""
+  try:
+    content = read() if read else pathlib.Path(path).read_bytes()
+  except FileNotFoundError as error:
+    raise ValueError(
+      f'{socket.gethostname()} does not see the data set {path}; give a run_dir'
+      ' that all machines share'
+    ) from error
+  data: dict[str, Any] = jax.tree.map(jnp.asarray, store_lib.unpack(content))
+  for name, value in data.items():
+    if isinstance(value, dict):
+      data[name] = child_lib.Examples(**value)
+  return child_lib.ChildData(**data | {'black': float(data['black'])})
+
+
+def _process() -> str:
+  """Returns the name of this process, as host:process."""
+  return f'{socket.gethostname()}:{os.getpid()}'
+
+
+def with_origin(
+  records: Sequence[Record], started: float, workers: int = 0
+) -> list[Record]:
+  """Adds where and when children were trained: here, until now."""
+  device = jax.devices()[0]
+  kind = _cpu() if device.platform == 'cpu' else device.device_kind
+  origin = store_lib.Origin(
+    kind, jax.__version__, _process(), started, time.time(), workers
+  )
+  return [record.replace(origin=origin) for record in records]
+
+
+@functools.cache
+def _cpu() -> str:
+  """Returns the model of the CPU, on which the code of XLA depends."""
+  model = platform.processor() or platform.machine()
+  with contextlib.suppress(OSError, StopIteration):  # Linux
+    lines = pathlib.Path('/proc/cpuinfo').read_text().splitlines()
+    line = next(line for line in lines if line.startswith('model name'))
+    model = line.partition(':')[2].strip()
+  return f'cpu ({model})'
+
+
+def divided(requests: Sequence[Request], size: int) -> list[list[Request]]:
+  """Divides requests into batches of a size; the last may be smaller."""
+  starts = range(0, len(requests), size)
+  return [list(requests[i : i + size]) for i in starts]

@@ -1,0 +1,160 @@
+r"""What does an executor cost, and when can one head not keep up?
+
+First, the overhead of a job: children that take no time, in processes, on Ray
+and on whatever else is installed, with one worker and with two. Then a
+simulation of 10, 100 and 1000 workers whose children take two seconds each; the
+head, which makes jobs and writes the store, is the real one. Last, how many
+children per second it can take at most.
+
+Ten minutes:
+  python -m experiments.executor_benchmark
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import contextlib
+import importlib.util
+import pathlib
+import tempfile
+import time
+from typing import Any
+
+from absl import flags
+from matplotlib import ticker
+import numpy as np
+
+from aen.report import style
+from aen.train import executors
+from aen.train import store as store_lib
+from experiments import fake_children
+from experiments import launch
+from experiments import timing
+
+_JOBS = flags.DEFINE_integer(
+  'jobs', 500, 'Jobs to measure the overhead with.', lower_bound=1
+)
+_SIMULATED = flags.DEFINE_multi_integer(
+  'simulated', [10, 100, 1000], 'Numbers of workers to simulate.'
+)
+_CHILDREN = flags.DEFINE_integer(
+  'children',
+  100_000,
+  'Children of the largest simulation; smaller ones take as long.',
+  lower_bound=1,
+)
+_SECONDS = flags.DEFINE_float('seconds', 2.0, 'Time of a simulated child.')
+_OUT = timing.output('executor_benchmark')
+
+
+def main(_: list[str]) -> None:
+  """Measures, prints, and writes two tables and a figure."""
+  timing.collect(overheads(), _OUT('overhead.csv'))
+  lags: dict[int, np.ndarray] = {}
+  timing.collect(simulations(lags), _OUT('simulation.csv'))
+  path = _OUT('scaling.png')
+  path.write_bytes(style.png(draw(lags)))
+  print(f'Figure: {path}')
+
+
+def overheads() -> Iterator[Mapping[str, Any]]:
+  """Yields the overhead of a job, by executor and number of workers."""
+  packages = {'processes': 'aen', 'ray': 'ray'}
+  for name, package in packages.items():
+    if importlib.util.find_spec(package) is None:
+      print(f'{name}: not installed')
+      continue
+    for workers in (1, 2):
+      with executors.EXECUTORS[name](workers) as executor:
+        run(fake_children.Instead(executor), 10 * workers)  # starts workers
+        seconds = run(fake_children.Instead(executor), _JOBS.value)
+      yield {
+        'executor': name,
+        'workers': workers,
+        'jobs': _JOBS.value,
+        'milliseconds per job': 1e3 * workers * seconds / _JOBS.value,
+        'jobs per second': _JOBS.value / seconds,
+      }
+
+
+def run(executor: Any, count: int) -> float:
+  """Returns the seconds in which some children are evaluated and stored."""
+  with evaluated(executor) as (evaluate, _):
+    seconds, _ = timing.timed(evaluate, requests(count))
+  return seconds
+
+
+@contextlib.contextmanager
+def evaluated(executor: Any) -> Iterator[tuple[Any, list[tuple[float, float]]]]:
+  """Yields an evaluator, and when children finished and were stored."""
+  times: list[tuple[float, float]] = []
+
+  def note(records: Sequence[store_lib.Record]) -> None:
+    now = time.time()
+    times.extend((r.origin.finished, now) for r in records if r.origin)
+
+  with tempfile.TemporaryDirectory() as folder:
+    path = pathlib.Path(folder, 'results.sqlite')
+    with store_lib.Results(path) as store:
+      yield fake_children.evaluator(executor, store, folder, note), times
+
+
+def requests(count: int) -> list[tuple[int, int]]:
+  """Returns children of 216 networks."""
+  return [(i % 216, i // 216) for i in range(count)]
+
+
+def simulations(lags: dict[int, np.ndarray]) -> Iterator[Mapping[str, Any]]:
+  """Yields how far behind the head is, by number of workers; None: no limit."""
+  largest = max(_SIMULATED.value)
+  for workers in [*_SIMULATED.value, None]:
+    seconds = 0.0 if workers is None else _SECONDS.value
+    share = 5 if workers is None else largest / workers
+    count = max(1, int(_CHILDREN.value / share))
+    executor = fake_children.Simulated(workers or largest, seconds)
+    with evaluated(executor) as (evaluate, times):
+      start, busy = time.time(), time.process_time()
+      evaluate(requests(count))
+      wall, busy = time.time() - start, time.process_time() - busy
+    finished, stored = np.array(times).T
+    if workers is not None:
+      lags[workers] = np.stack([finished, stored], axis=1) - finished.min()
+    yield {
+      'workers': workers or 'no limit',
+      'children': count,
+      'seconds': wall,
+      'children per second': count / wall,
+      'median lag (ms)': 1e3 * float(np.median(stored - finished)),
+      'largest lag (ms)': 1e3 * float((stored - finished).max()),
+      'head busy (%)': 100 * busy / wall,
+      'microseconds of the head per child': 1e6 * busy / count,
+      'utilisation (%)': 100 * count * seconds / wall / (workers or 1),
+    }
+
+
+def draw(lags: Mapping[int, np.ndarray]) -> Any:
+  """Draws children finished and stored, and the lag between both."""
+  drawn = style.sheet(7.5, 3.4)
+  left, right = drawn.subplots(1, 2)
+  for color, (workers, times) in zip(
+    style.QUALITATIVE, sorted(lags.items()), strict=False
+  ):
+    count = np.arange(1, len(times) + 1)
+    label = f'{workers} workers'
+    left.plot(np.sort(times[:, 0]), count, color=color, linewidth=3, alpha=0.35)
+    left.plot(np.sort(times[:, 1]), count, color=color, label=label)
+    lag = 1e3 * (times[:, 1] - times[:, 0])
+    right.plot(times[:, 0], lag, '.', color=color, markersize=2, alpha=0.5)
+  left.set_yscale('log')
+  left.yaxis.set_major_formatter(ticker.EngFormatter(sep=''))
+  right.set_ylim(bottom=0)
+  title = 'Children finished (pale) and stored'
+  style.tidy(left, title, 'seconds', 'children', grid='both')
+  title = 'From the end of a child to the store'
+  style.tidy(right, title, 'seconds', 'milliseconds', grid='both')
+  style.legend(drawn, columns=3)
+  return drawn
+
+
+if __name__ == '__main__':
+  launch.run(main)
