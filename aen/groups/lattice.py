@@ -231,10 +231,11 @@ def _reduced(
   members = np.split(by_orbit, np.cumsum(np.bincount(labels))[:-1])
   kept: dict[bytes, list[np.ndarray]] = {}  # by the kinds of their points
   copies = np.zeros(len(labels), np.int64)
+  image = np.full(len(labels), -1)
   for orbit in members:
     alike = kept.setdefault(np.sort(kinds[orbit]).tobytes(), [])
     for other in alike:
-      if _is_copy(found, kinds, orbit, other):
+      if orbit.size == 1 or _is_copy(found, kinds, orbit, other, image):
         copies[other] += 1
         break
     else:
@@ -258,13 +259,14 @@ def _is_copy(
   kinds: np.ndarray,
   orbit: np.ndarray,
   other: np.ndarray,
+  image: np.ndarray,
 ) -> bool:
   """Whether some bijection of two orbits commutes with all permutations.
 
   It is determined by the image of one point. Not every candidate is tried: a
-  copy that is not recognised costs time, and changes nothing else.
+  copy that is not recognised costs time, and changes nothing else. `image` is
+  scratch space, one entry per point.
   """
-  image = np.full(len(kinds), -1)
   candidates = other[kinds[other] == kinds[orbit[0]]]
   for candidate in candidates[:_MAX_CANDIDATES]:
     image[orbit] = -1

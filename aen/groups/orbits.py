@@ -13,7 +13,9 @@ Legend: N points (of a pair: N inputs, M outputs), K permutations, C classes.
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
+import contextlib
 import math
+import sys
 
 import numpy as np
 
@@ -63,15 +65,16 @@ def permutation(
 
 def _apply(symmetry: symmetries_lib.Symmetry, points: np.ndarray) -> np.ndarray:
   """Returns the permuted points, flat."""
+  # A function may use jax.numpy, also where a layer is being traced.
+  jax = sys.modules.get('jax')
   try:
-    result = symmetry(points)
+    with jax.ensure_compile_time_eval() if jax else contextlib.nullcontext():
+      result = symmetry(points)
     permuted = None if result is None else np.asarray(result)
   except Exception as error:
     if isinstance(error, ValueError) and symmetry.name in str(error):
       raise  # already explains why it cannot act
     why = f'{type(error).__name__}: {str(error).splitlines()[0]}'
-    if 'Tracer' in why:
-      why = 'jax.numpy is traced inside jit; rearrange with NumPy instead'
     raise ValueError(
       f'{symmetry.name} cannot act on the grid {points.shape}: {why}'
     ) from error

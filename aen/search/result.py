@@ -464,12 +464,13 @@ def from_spec(
     symmetries: Those in its table that are not in `SYMMETRIES`.
   """
   own = symmetries_lib.as_symmetries(symmetries)
-  known = {**symmetries_lib.SYMMETRIES, **{s.name: s for s in own}}
+  known = {**symmetries_lib.NAMED, **{s.name: s for s in own}}
   # Launchers name functions by module: found by what they do instead.
   actions = dict(zip(spec['symmetries'], spec.get('actions', ()), strict=False))
+  grid = spec['image_shape'][: spec.get('grid_axes', 2)]
   for name in spec['symmetries']:
     for symmetry in own if name not in known else ():
-      if space_lib.action(symmetry, spec['image_shape']) == actions.get(name):
+      if space_lib.action(symmetry, grid) == actions.get(name):
         known[name] = symmetries_lib.Symmetry(name, symmetry.fn)
   if unknown := [name for name in spec['symmetries'] if name not in known]:
     raise ValueError(
