@@ -202,7 +202,11 @@ class Evaluator:
     few = 0 if self.data.few is None else int(self.data.few.sum())
 
     def accuracy(curve: Any, total: int) -> tuple[float, ...]:
-      """Returns count / total in double precision."""
+      """Returns count / total in double precision; R² as it is."""
+      if self.data.validation.labels.dtype.kind == 'f' or (
+        recipe.criterion == 'balanced_accuracy'
+      ):
+        return tuple(map(float, curve))
       return tuple(round(float(value) * total) / total for value in curve)
 
     params = trained.params
@@ -291,6 +295,7 @@ class ProgressBar:
     """
     self._also = also
     self._bar = tqdm.tqdm(total=total, desc=what, unit='child', disable=None)
+    self._bar.set_postfix_str('compiling')
     self._best = 0.0
 
   def __call__(self, records: Sequence[Record]) -> None:
