@@ -12,6 +12,7 @@ from aen.data import catalogue
 from aen.data import dataset as dataset_lib
 from aen.data import finding
 from aen.data import own
+from aen.data import readers
 from aen.data import splits
 from aen.io import PathLike
 
@@ -186,3 +187,38 @@ def from_examples(
     **options,
   )
   return dataclasses.replace(data, classes=classes)
+
+
+def read_examples(
+  name: str | os.PathLike[str], target: str | None = None
+) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+  """Reads data for `discover`: a folder, a file, or a data set by name.
+
+  Args:
+    name: As of `load_dataset`, or the path of a .csv file.
+    target: The column of a .csv file to predict; the last one by default.
+
+  Returns:
+    The inputs, the targets, and the keyword arguments test_images and
+    test_labels, if there are test examples.
+  """
+  path = pathlib.Path(name).expanduser()
+  if own.is_path(name) and path.suffix.lower() == '.csv':
+    return (*own.read_csv(path, target), {})
+  if target is not None:
+    raise ValueError(
+      f'only columns of a .csv file can be a target, got {name} and {target!r}'
+    )
+  if own.is_path(name) and not path.is_dir() and path.exists():
+    images, labels, *test = readers.read_npz(
+      path, 'x_train', 'y_train', optional=('x_test', 'y_test')
+    )
+    given = dict(zip(('test_images', 'test_labels'), test, strict=True))
+    return images, labels, given
+  data = load_dataset(name, num_validation=0)
+  names = np.array(data.class_names)
+  test = {
+    'test_images': data.test.images,
+    'test_labels': names[data.test.labels],
+  }
+  return data.train.images, names[data.train.labels], test

@@ -1,6 +1,8 @@
 """Your own data: a folder of class-named folders, an .npz file, or arrays."""
 
 from collections.abc import Sequence
+import contextlib
+import csv
 import functools
 import os
 import pathlib
@@ -257,6 +259,56 @@ def _checked_names(
       ' than once; rename or merge these classes'
     )
   return names
+
+
+def read_csv(
+  path: pathlib.Path, target: str | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+  """Reads a table: a header, then numbers; one column is the target.
+
+  Args:
+    path: The file.
+    target: The name of the column to predict; the last one by default.
+
+  Returns:
+    The other columns, float32 [N, F], and the target as it is, [N].
+  """
+  if not path.exists():
+    raise FileNotFoundError(
+      f'{path}: expected a .csv file, got nothing there; check the path'
+    )
+  with open(path, newline='', encoding='utf-8-sig') as file:
+    header, *rows = list(csv.reader(file)) or [[]]
+  rows = [row for row in rows if row]
+  if len(header) < 2 or not rows:
+    raise ValueError(
+      f'{path}: expected a line with the names of at least two columns, and a'
+      f' line per example, got {len(header)} columns and {len(rows)} lines'
+    )
+  target = header[-1] if target is None else target
+  if target not in header:
+    raise ValueError(
+      f'{path}: there is no column {target!r}, but: {", ".join(header[:20])}'
+    )
+  column = header.index(target)
+  for number, row in enumerate(rows, start=2):
+    if len(row) != len(header):
+      raise ValueError(
+        f'{path}, line {number}: expected {len(header)} columns, got {len(row)}'
+      )
+  cells = np.array(rows)
+  inputs = np.delete(cells, column, axis=1)
+  try:
+    values = inputs.astype(np.float32)
+  except ValueError as error:
+    raise ValueError(
+      f'{path}: expected numbers in all columns but {target!r} ({error}); leave'
+      ' out or encode columns of words, and name the column to predict'
+    ) from error
+  targets = cells[:, column]
+  with contextlib.suppress(ValueError):
+    targets = targets.astype(np.float64)
+  return values, targets
 
 
 def as_inputs(

@@ -10,6 +10,7 @@ Legend: K symmetries, 2^K states, R networks, L layers, N inputs and M outputs o
 a layer.
 """
 
+from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
 import itertools
@@ -163,7 +164,7 @@ def lattice(
       f'a lattice lists all 2^K states of K symmetries, with K at most'
       f' {MAX_SYMMETRIES}, got {len(symmetries)}; leave some out'
     )
-  if np.ndim(grids) == 0 or any(np.ndim(grid) == 0 for grid in grids):
+  if not isinstance(grids, Iterable) or any(np.ndim(g) == 0 for g in grids):
     raise ValueError(
       'grids must be a list of grids, such as [(28, 28), (20, 20)], got'
       f' {grids!r}'
