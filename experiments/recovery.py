@@ -8,7 +8,7 @@ sequence: DNA, one-hot [N, 12, 4], with one of two promoter motifs (TATA box or
   four candidates.
 volume: noisy patterns [N, 4, 4, 4], each transformed by a random power of one
   of the default symmetries of volumes, which takes turns.
-table: rows of 12 columns, the measurements of two exchangeable subjects; the
+table: rows of 24 columns, the measurements of two exchangeable subjects; the
   exchange is among four permutations of columns.
 regression: sequences [N, 12] and a number that is a quadratic function of them,
   invariant under one of the default symmetries of sequences, in turns.
@@ -45,9 +45,9 @@ _OUT = absl_flags.DEFINE_string(
   'out', 'runs/recovery', 'Folder of recovery.csv.'
 )
 # Of `discover`: smaller and fewer networks than by default, for speed.
-_OPTIONS = {'top': 4, 'retrain_seeds': 3, 'progress': False}
+_OPTIONS = {'top': 3, 'retrain_seeds': 3, 'progress': False}
 _NUM_EXAMPLES = 400
-_EPOCHS = 40
+_EPOCHS = 25
 
 # inputs, targets, the planted symmetry's name, further arguments of `discover`
 Problem = tuple[np.ndarray, np.ndarray, str, dict[str, Any]]
@@ -60,7 +60,7 @@ def sequence(rng: np.random.Generator) -> Problem:
   labels = rng.integers(2, size=_NUM_EXAMPLES)
   bases = rng.integers(4, size=(_NUM_EXAMPLES, 12))
   motif = codes[labels]
-  mutated = rng.random(motif.shape) < 0.35
+  mutated = rng.random(motif.shape) < 0.45
   motif = np.where(mutated, rng.integers(4, size=motif.shape), motif)
   bases[:, 2:8] = motif
   other_strand = rng.random(_NUM_EXAMPLES) < 0.5
@@ -96,24 +96,24 @@ def volume(rng: np.random.Generator) -> Problem:
 
 
 def table(rng: np.random.Generator) -> Problem:
-  """Two subjects with six measurements each; which comes first is arbitrary."""
+  """Two subjects, twelve measurements each; which comes first is arbitrary."""
   labels = rng.integers(2, size=_NUM_EXAMPLES)
-  first, second = rng.normal(size=(2, _NUM_EXAMPLES, 6))
-  profile = rng.normal(size=(2, 6))
+  first, second = rng.normal(size=(2, _NUM_EXAMPLES, 12))
+  profile = 0.8 * rng.normal(size=(2, 12))
   first += profile[labels]  # one of the two has the profile of the class
   rows = np.stack([first, second], axis=1)
   swapped = rng.random(_NUM_EXAMPLES) < 0.5
   rows[swapped] = rows[swapped, ::-1]
-  columns = np.arange(12)
+  columns = np.arange(24)
   candidates = {
-    'exchange': np.roll(columns, 6),
-    'neighbours': columns.reshape(6, 2)[:, ::-1].ravel(),
+    'exchange': np.roll(columns, 12),
+    'neighbours': columns.reshape(12, 2)[:, ::-1].ravel(),
     'reversal': columns[::-1].copy(),
     'shift': np.roll(columns, 1),
   }
   kinds = np.array(['healthy', 'ill'])
-  options = {'symmetries': candidates, 'hidden_shapes': ((12,),)}
-  return rows.reshape(-1, 12), kinds[labels], 'exchange', options
+  options = {'symmetries': candidates, 'hidden_shapes': ((24,),)}
+  return rows.reshape(-1, 24), kinds[labels], 'exchange', options
 
 
 def regression(rng: np.random.Generator) -> Problem:
