@@ -170,9 +170,13 @@ def from_examples(
   count = len(targets)
   if class_names is None:
     class_names = [str(value) for value in classes]
-  elif classes and len(class_names) >= len(classes) and all(
-    isinstance(value, int) and 0 <= value < len(class_names)
-    for value in classes
+  elif (
+    classes
+    and len(class_names) >= len(classes)
+    and all(
+      isinstance(value, int) and 0 <= value < len(class_names)
+      for value in classes
+    )
   ):
     # Whole labels number the names, also of classes without examples.
     labels = np.array(classes, np.int32)[labels]

@@ -176,7 +176,9 @@ def _facts(
   states = {step.state for step in result.trace}
   states |= {int(space.shortest_states[network]) for network in baselines}
   sweep = 'Every distinct network was proposed once.'
-  images_are = 'images of {} pixels' if data.grid_axes == 2 else 'examples of {}'
+  images_are = (
+    'images of {} pixels' if data.grid_axes == 2 else 'examples of {}'
+  )
   targets = f'{data.num_classes} classes'
   shown = f'{min(data.num_classes, images.MAX_CLASSES)} of {targets}'
   measure, likelihood, gain = 'accuracy', _LIKELIHOOD, ''

@@ -456,7 +456,9 @@ def _duration(minutes: float) -> str:
   """
   if minutes < 1.5:
     return f'{max(1, round(60 * minutes))} seconds'
-  return f'{minutes:.0f} minutes' if minutes < 90 else f'{minutes / 60:.1f} hours'
+  return (
+    f'{minutes:.0f} minutes' if minutes < 90 else f'{minutes / 60:.1f} hours'
+  )
 
 
 def _standardised(
