@@ -444,18 +444,17 @@ def as_targets(targets: Any, task: str | None = None) -> Targets:
 
 
 def _as_array(targets: Any) -> np.ndarray:
-  """Returns targets as an array; tuples and other objects stay whole."""
-  try:
-    array = np.asarray(targets)
-    mixed = array.dtype.kind in 'US' and not all(
-      isinstance(value, str | bytes) for value in np.ravel(targets).tolist()
-    )
-  except ValueError:  # of different lengths
-    mixed = True
-  if mixed:
-    values = list(targets)
-    array = np.empty(len(values), object)
-    array[:] = values
+  """Returns targets as an array; tuples, None and mixtures stay whole."""
+  if isinstance(targets, np.ndarray):
+    return targets
+  values = list(targets)
+  plain = (bool, int, float, np.number, np.bool_, list, np.ndarray)
+  if all(isinstance(value, plain) for value in values) or all(
+    isinstance(value, str) for value in values
+  ):
+    return np.asarray(values)
+  array = np.empty(len(values), object)
+  array[:] = values
   return array
 
 

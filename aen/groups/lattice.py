@@ -6,8 +6,7 @@ the same way (rotation and one flip generate the other flip); they are the same
 network. A network is identified by its *closure*, the set of all symmetries of
 the table that it respects, and networks are ordered by inclusion of closures.
 
-Legend: K symmetries, 2^K states, R networks, L layers, N inputs and M outputs of
-a layer.
+Legend: K symmetries, 2^K states, R networks, L layers (N inputs, M outputs).
 """
 
 from collections.abc import Iterable

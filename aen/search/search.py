@@ -78,8 +78,8 @@ def discover(
     images: Numbers of any shape: images [N, H, W] or [N, H, W, C], sequences
       [N, L] or [N, L, C], volumes [N, D, H, W] or [N, D, H, W, C], tables
       [N, F].
-    labels: One per example. Classes (whole numbers, names, truth values, one-hot
-      rows, anything that can be hashed), or numbers to predict (floats).
+    labels: One per example. Classes (whole numbers, names, truth values,
+      one-hot rows, anything that can be hashed), or numbers to predict.
     test_images: As `images`; by default a sixth of the examples is held out.
     test_labels: As `labels`.
     class_names: One per class, in the order of the labels.
@@ -183,16 +183,16 @@ def examples(
   **options: Any,
 ) -> dataset_lib.Dataset:
   """Returns the data set that `discover` makes of its arguments."""
-  parts = [images, test_images]
   if downscale != 1:
     io_lib.positive(downscale, 'downscale')
-    _, axes = own.as_inputs(images, grid_axes)
-    parts = [p if p is None else downscaled(p, axes, downscale) for p in parts]
-    grid_axes = axes
+    images, grid_axes = own.as_inputs(images, grid_axes)
+    images = downscaled(images, grid_axes, downscale)
+    if test_images is not None:
+      test_images = downscaled(test_images, grid_axes, downscale)
   return load_lib.from_examples(
-    parts[0],
+    images,
     labels,
-    test_inputs=parts[1],
+    test_inputs=test_images,
     test_targets=test_labels,
     grid_axes=grid_axes,
     **options,

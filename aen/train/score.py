@@ -35,8 +35,9 @@ class Gain:
     """Compares two networks by which images they get right, [S, N] each.
 
     Of numbers to predict, the entries are 1 - squared error / variance, whose
-    mean is R². The variance of the mean is the sum of the variances over images and over
-    seeds; the interval is Student's t with Satterthwaite's degrees of freedom,
+    mean is R². The variance of the mean is the sum of the variances over images
+    and over seeds; the interval is Student's t with Satterthwaite's degrees of
+    freedom,
     ν = (Σ vᵢ)² / Σ (vᵢ² / (nᵢ - 1)).
     """
     from scipy import stats  # slow to import
