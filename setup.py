@@ -68,6 +68,7 @@ setuptools.setup(
   package_data={
     'aen': ['*/*.css', '*/*.html', '*/*.js', '*/*.toml'],
   },
+  entry_points={'console_scripts': ['aen = aen.__main__:main']},
   python_requires='>=3.11',
   install_requires=[
     'chex>=0.1.91',

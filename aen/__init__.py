@@ -57,6 +57,7 @@ _HOMES = {
   'search.explore': ('SearchConfig',),
   'search.search': ('discover',),
   'report': (),
+  '__main__': (),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 _ROOMS = tuple(dict.fromkeys(module.split('.')[0] for module in _HOMES))

@@ -1,6 +1,8 @@
 """Images with labels: splits, parts, and the data set made of them.
 
 A part is what a source publishes, train or test; a split is what is used of it.
+Sequences, volumes and rows of tables are images too, with another grid than
+(H, W); labels may be numbers to predict instead of classes.
 
 Legend: N images of H x W pixels, with C channels if they are coloured.
 """
@@ -22,6 +24,8 @@ PUBLISHED_STD = 0.3081
 
 Rows = np.ndarray | slice
 
+_AXES = {1: ('L',), 2: ('H', 'W'), 3: ('D', 'H', 'W')}
+
 NUMBERING = (
   'number the classes of train and test together, say by np.unique(labels,'
   ' return_inverse=True)[1]'
@@ -37,8 +41,8 @@ class Split:
   (say, copies of one photograph) and are never divided between splits.
   """
 
-  images: np.ndarray  # uint8 or float32 [N, H, W] or [N, H, W, C]
-  labels: np.ndarray  # int32 [N], from 0
+  images: np.ndarray  # uint8 or float32 [N, *grid] or [N, *grid, C]
+  labels: np.ndarray  # int32 [N], from 0; float32 [N] if numbers
   indices: np.ndarray  # int64 [N]
   record: transform.Transformations | None = None  # of a G-data set
   groups: np.ndarray | None = None  # int [N]
@@ -74,11 +78,13 @@ def part(
   record: transform.Transformations | None = None,
   *,
   where: str | pathlib.Path,
+  grid_axes: int = 2,
 ) -> Split:
   """Checks and converts the arrays of one part; see `Split`.
 
   Images may have an axis of one channel, which is dropped. A record is given
   for images that are transformed already. Error messages begin with `where`.
+  Labels of dtype float32 are numbers to predict; other labels are classes.
   """
   images, labels = np.asarray(images), np.asarray(labels)
   if images.dtype.kind == 'f':
@@ -94,26 +100,36 @@ def part(
       f'{where}: expected images as uint8 (values 0…255) or float, got'
       f' {images.dtype}; convert them with images.astype'
     )
-  if images.ndim not in (3, 4) or not images.size:
+  num_channel_axes = images.ndim - 1 - grid_axes
+  if num_channel_axes not in (0, 1) or not images.size:
+    axes = ', '.join(_AXES.get(grid_axes, map(str, range(grid_axes))))
     raise ValueError(
-      f'{where}: expected images [N, H, W] or [N, H, W, C], at least one, got'
-      f' shape {images.shape}; add images or reshape them'
+      f'{where}: expected images [N, {axes}] or [N, {axes}, C], at least one,'
+      f' got shape {images.shape}; add images or reshape them'
     )
   if labels.shape != images.shape[:1]:
     raise ValueError(
       f'{where}: expected one label per image, got labels of shape'
       f' {labels.shape} for {len(images)} images; give as many labels as images'
     )
+  numbers = labels.dtype == np.float32
   whole = labels.dtype.kind in 'iu'
-  if not whole or labels.min() < 0 or labels.max() > np.iinfo(np.int32).max:
+  if numbers and not np.isfinite(labels).all():
+    raise ValueError(
+      f'{where}: expected finite numbers to predict, got NaN or infinity; leave'
+      ' those examples out'
+    )
+  if not numbers and (
+    not whole or labels.min() < 0 or labels.max() > np.iinfo(np.int32).max
+  ):
     got = f'{labels.min()}…{labels.max()}' if whole else f'dtype {labels.dtype}'
     raise ValueError(
       f'{where}: expected whole labels from 0, got {got}; {NUMBERING}'
     )
-  if images.ndim == 4 and images.shape[-1] == 1:
+  if num_channel_axes and images.shape[-1] == 1:
     images = images[..., 0]
-  indices = np.arange(len(images))
-  return Split(images, labels.astype(np.int32), indices, record, groups)
+  labels = labels.astype(np.float32 if numbers else np.int32)
+  return Split(images, labels, np.arange(len(images)), record, groups)
 
 
 def fingerprint(*splits: Split) -> str:
@@ -134,13 +150,20 @@ class Dataset:
   train: Split
   validation: Split  # out of the official training part
   test: Split
-  class_names: tuple[str, ...]  # one per label
+  class_names: tuple[str, ...]  # one per label; empty if labels are numbers
   partial: bool = False  # a part of an official set, not the whole
+  grid_axes: int = 2  # the first axes of an image, on which symmetries act
+  classes: tuple[Any, ...] = ()  # the user's labels; 0, 1, … by default
 
   @property
   def num_classes(self) -> int:
-    """The number of classes."""
+    """The number of classes; 0 if the labels are numbers."""
     return len(self.class_names)
+
+  @property
+  def num_outputs(self) -> int:
+    """The number of outputs of a network: one per class, or one number."""
+    return self.num_classes or 1
 
   @property
   def image_shape(self) -> tuple[int, ...]:
@@ -206,9 +229,10 @@ class Dataset:
     splits = (self.train, self.validation, self.test)
     counts = '/'.join(str(len(split)) for split in splits)
     shape = ' x '.join(str(side) for side in self.image_shape)
+    what = f'{self.num_classes} classes' if self.num_classes else 'numbers'
     return (
       f'Dataset({self.name!r}, {counts} train/validation/test images of'
-      f' {shape}, {self.num_classes} classes)'
+      f' {shape}, {what})'
     )
 
 

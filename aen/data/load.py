@@ -1,8 +1,10 @@
 """`load_dataset`: a data set by name, from a path, or from arrays."""
 
 from collections.abc import Sequence
+import dataclasses
 import os
 import pathlib
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +12,7 @@ from aen.data import catalogue
 from aen.data import dataset as dataset_lib
 from aen.data import finding
 from aen.data import own
+from aen.data import readers
 from aen.data import splits
 from aen.io import PathLike
 
@@ -102,13 +105,14 @@ def from_arrays(
   num_test: int | None = None,
   seed: int = 0,
   stratified: bool = True,
+  grid_axes: int = 2,
 ) -> dataset_lib.Dataset:
   """Makes a data set of your own arrays; float images are kept as float32.
 
   Args:
     images: uint8 or finite float, [N, H, W] or [N, H, W, C].
     labels: Whole numbers from 0, none left out unless there are class names.
-      [N].
+      [N]. Numbers to predict are float32.
     test_images: As `images`. Without them, a sixth of the images is held out.
     test_labels: As `labels`.
     class_names: One per label, all different; the numbers by default.
@@ -118,10 +122,109 @@ def from_arrays(
     num_test: Test images.
     seed: Fixes which images are chosen.
     stratified: Choose images in proportion to the classes.
+    grid_axes: How many axes of an image are its grid: [N, *grid] or [N, *grid,
+      C].
   """
   test = test_images, test_labels
-  parts = own.as_parts(images, labels, *test, class_names, where=name)
+  parts = own.as_parts(
+    images, labels, *test, class_names, where=name, grid_axes=grid_axes
+  )
   sizes = splits.Sizes(num_train, num_validation, num_test)
-  return dataset_lib.divide(
+  data = dataset_lib.divide(
     parts, name, sizes, seed=seed, stratified=stratified
   )
+  return dataclasses.replace(data, grid_axes=grid_axes)
+
+
+def from_examples(
+  inputs: np.ndarray,
+  targets: Any,
+  *,
+  test_inputs: np.ndarray | None = None,
+  test_targets: Any = None,
+  class_names: Sequence[str] | None = None,
+  grid_axes: int | None = None,
+  task: str | None = None,
+  **options: Any,
+) -> dataset_lib.Dataset:
+  """Makes a data set of arrays of any shape with targets of any kind.
+
+  Args:
+    inputs: See `own.as_inputs`.
+    targets: See `own.as_targets`.
+    test_inputs: As `inputs`. Without them, a sixth of the examples is held out.
+    test_targets: As `targets`.
+    class_names: One per class, in the order of the labels.
+    grid_axes: How many axes of an example are its grid.
+    task: 'classification' or 'regression'.
+    **options: As of `from_arrays`.
+  """
+  inputs, grid_axes = own.as_inputs(inputs, grid_axes)
+  if (test_inputs is None) == (test_targets is None):
+    every = targets
+    if test_inputs is not None:  # classes are numbered together
+      test_inputs, _ = own.as_inputs(test_inputs, grid_axes)
+      every = [*targets, *test_targets]
+    labels, classes = own.as_targets(every, task)
+  else:
+    labels, classes = own.as_targets(targets, task)
+    test_targets = None if test_targets is None else np.zeros(1, labels.dtype)
+  count = len(targets)
+  if class_names is None:
+    class_names = [str(value) for value in classes]
+  elif (
+    classes
+    and len(class_names) >= len(classes)
+    and all(
+      isinstance(value, int) and 0 <= value < len(class_names)
+      for value in classes
+    )
+  ):
+    # Whole labels number the names, also of classes without examples.
+    labels = np.array(classes, np.int32)[labels]
+    classes = tuple(range(len(class_names)))
+  data = from_arrays(
+    inputs,
+    labels[:count],
+    test_images=test_inputs,
+    test_labels=None if test_targets is None else labels[count:],
+    class_names=class_names if classes else None,
+    grid_axes=grid_axes,
+    **options,
+  )
+  return dataclasses.replace(data, classes=classes)
+
+
+def read_examples(
+  name: str | os.PathLike[str], target: str | None = None
+) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+  """Reads data for `discover`: a folder, a file, or a data set by name.
+
+  Args:
+    name: As of `load_dataset`, or the path of a .csv file.
+    target: The column of a .csv file to predict; the last one by default.
+
+  Returns:
+    The inputs, the targets, and the keyword arguments test_images and
+    test_labels, if there are test examples.
+  """
+  path = pathlib.Path(name).expanduser()
+  if own.is_path(name) and path.suffix.lower() == '.csv':
+    return (*own.read_csv(path, target), {})
+  if target is not None:
+    raise ValueError(
+      f'only columns of a .csv file can be a target, got {name} and {target!r}'
+    )
+  if own.is_path(name) and not path.is_dir() and path.exists():
+    images, labels, *test = readers.read_npz(
+      path, 'x_train', 'y_train', optional=('x_test', 'y_test')
+    )
+    given = dict(zip(('test_images', 'test_labels'), test, strict=True))
+    return images, labels, given
+  data = load_dataset(name, num_validation=0)
+  names = np.array(data.class_names)
+  test = {
+    'test_images': data.test.images,
+    'test_labels': names[data.test.labels],
+  }
+  return data.train.images, names[data.train.labels], test

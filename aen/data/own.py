@@ -1,9 +1,13 @@
 """Your own data: a folder of class-named folders, an .npz file, or arrays."""
 
 from collections.abc import Sequence
+import contextlib
+import csv
+import functools
 import os
 import pathlib
 from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -200,9 +204,11 @@ def as_parts(
   class_names: Sequence[str] | None,
   *,
   where: str,
+  grid_axes: int = 2,
 ) -> dataset_lib.Parts:
   """Returns parts that fit together, holding out test images if need be."""
-  train = dataset_lib.part(images, labels, where=where)
+  part = functools.partial(dataset_lib.part, grid_axes=grid_axes)
+  train = part(images, labels, where=where)
   if (test_images is None) != (test_labels is None):
     raise ValueError(
       f'{where}: expected test images and test labels, or neither, got only'
@@ -217,11 +223,11 @@ def as_parts(
         ' images, or give test images too'
       )
     train, test = (
-      dataset_lib.part(train.images[rows], train.labels[rows], where=where)
+      part(train.images[rows], train.labels[rows], where=where)
       for rows in splits.hold_out(train.labels, num_test)
     )
   else:
-    test = dataset_lib.part(test_images, test_labels, where=f'{where}, test')
+    test = part(test_images, test_labels, where=f'{where}, test')
   if test.images.shape[1:] != train.images.shape[1:]:
     raise ValueError(
       f'{where}: expected test images of shape {train.images.shape[1:]} like'
@@ -238,6 +244,8 @@ def as_parts(
       f'{where}: expected at least 3 images, got {len(train) + len(test)}; add'
       ' images'
     )
+  if train.labels.dtype.kind == 'f':
+    return dataset_lib.Parts(train, test, ())
   used = np.union1d(train.labels, test.labels)
   return dataset_lib.Parts(
     train, test, _checked_names(class_names, used, where)
@@ -279,3 +287,206 @@ def _checked_names(
       ' than once; rename or merge these classes'
     )
   return names
+
+
+def read_csv(
+  path: pathlib.Path, target: str | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+  """Reads a table: a header, then numbers; one column is the target.
+
+  Args:
+    path: The file.
+    target: The name of the column to predict; the last one by default.
+
+  Returns:
+    The other columns, float32 [N, F], and the target as it is, [N].
+  """
+  if not path.exists():
+    raise FileNotFoundError(
+      f'{path}: expected a .csv file, got nothing there; check the path'
+    )
+  with open(path, newline='', encoding='utf-8-sig') as file:
+    header, *rows = list(csv.reader(file)) or [[]]
+  rows = [row for row in rows if row]
+  if len(header) < 2 or not rows:
+    raise ValueError(
+      f'{path}: expected a line with the names of at least two columns, and a'
+      f' line per example, got {len(header)} columns and {len(rows)} lines'
+    )
+  target = header[-1] if target is None else target
+  if target not in header:
+    raise ValueError(
+      f'{path}: there is no column {target!r}, but: {", ".join(header[:20])}'
+    )
+  column = header.index(target)
+  for number, row in enumerate(rows, start=2):
+    if len(row) != len(header):
+      raise ValueError(
+        f'{path}, line {number}: expected {len(header)} columns, got {len(row)}'
+      )
+  cells = np.array(rows)
+  inputs = np.delete(cells, column, axis=1)
+  try:
+    values = inputs.astype(np.float32)
+  except ValueError as error:
+    raise ValueError(
+      f'{path}: expected numbers in all columns but {target!r} ({error}); leave'
+      ' out or encode columns of words, and name the column to predict'
+    ) from error
+  targets = cells[:, column]
+  with contextlib.suppress(ValueError):
+    targets = targets.astype(np.float64)
+  return values, targets
+
+
+def as_inputs(
+  inputs: np.ndarray, grid_axes: int | None = None
+) -> tuple[np.ndarray, int]:
+  """Returns arrays of any shape and numbers as images, and their grid axes.
+
+  Args:
+    inputs: [N, *grid] or [N, *grid, C], of any numbers.
+    grid_axes: The number of grid axes. By default all; but the last axis of
+      [N, H, W, C] holds channels if it is at most 4, or at most half as long as
+      both others, that of [N, L, C] if it is at most a quarter of L, and that
+      of four axes always.
+
+  Returns:
+    The images, uint8 or float, and the number of grid axes.
+
+  >>> [as_inputs(np.ones((9, *shape)))[1] for shape in
+  ...  [(8,), (3, 3), (40, 4), (28, 28, 3), (8, 8, 8), (8, 8, 8, 2)]]
+  [1, 2, 1, 2, 3, 3]
+  """
+  inputs = np.asarray(inputs)
+  if inputs.dtype.kind not in 'buif':
+    raise ValueError(
+      f'expected inputs as an array of numbers [N, …], got {inputs.dtype};'
+      ' convert them, say by np.asarray(inputs, np.float32), and encode words'
+      ' as numbers'
+    )
+  if inputs.dtype.kind != 'f' and inputs.dtype != np.uint8:
+    inputs = inputs.astype(np.float32)
+  shape = inputs.shape[1:]
+  if not shape:
+    raise ValueError(
+      'expected inputs [N, L], [N, H, W], [N, H, W, C], …, got shape'
+      f' {inputs.shape}; give every example at least one axis'
+    )
+  if grid_axes is None:
+    *others, last = shape
+    channels = (
+      len(shape) > 3
+      or (len(shape) == 3 and (last <= 4 or 2 * last <= min(others)))
+      or (len(shape) == 2 and 4 * last <= others[0])
+    )
+    grid_axes = len(shape) - channels
+  if not isinstance(grid_axes, int) or not 0 <= len(shape) - grid_axes <= 1:
+    raise ValueError(
+      f'grid_axes must be {max(1, len(shape) - 1)} or {len(shape)} for inputs'
+      f' of shape {inputs.shape} (at most the last axis holds channels), got'
+      f' {grid_axes!r}; reshape the inputs'
+    )
+  return inputs, grid_axes
+
+
+class Targets(NamedTuple):
+  """What a network should predict."""
+
+  labels: np.ndarray  # int32 [N] from 0, or float32 [N] for numbers
+  classes: tuple[Any, ...]  # what each label stands for; empty for numbers
+
+
+MAX_CLASSES = 100  # that whole numbers may stand for without being asked
+TASKS = ('classification', 'regression')
+
+
+def as_targets(targets: Any, task: str | None = None) -> Targets:
+  """Returns targets of any kind as class labels or as numbers.
+
+  Args:
+    targets: One per example, [N] or [N, 1]: names, truth values, whole numbers
+      or anything that can be hashed are classes; numbers with fractions are
+      regression targets. Or one-hot rows, [N, K].
+    task: 'classification' or 'regression', where that is to be decided
+      otherwise.
+
+  >>> as_targets(['cat', 'dog', 'cat']).classes
+  ('cat', 'dog')
+  >>> as_targets(np.array([0.1, 0.25])).labels.dtype
+  dtype('float32')
+  """
+  if task not in (None, *TASKS):
+    raise ValueError(f'task must be one of {", ".join(TASKS)}, got {task!r}')
+  array = _as_array(targets)
+  if array.ndim == 2 and array.shape[1] == 1:
+    array = array[:, 0]
+  if array.ndim == 2 and array.dtype.kind in 'buif':
+    if task != 'regression' and _is_one_hot(array):
+      return Targets(
+        array.argmax(axis=1).astype(np.int32), tuple(range(array.shape[1]))
+      )
+    raise ValueError(
+      f'expected one target per example, got shape {array.shape}; of one-hot'
+      ' rows each holds a single 1 and otherwise 0, and of several numbers to'
+      ' predict give one at a time, such as targets[:, 0]'
+    )
+  if array.ndim != 1:
+    raise ValueError(
+      f'expected one target per example, [N], got shape {array.shape}'
+    )
+  numeric = array.dtype.kind in 'iuf'
+  if array.dtype.kind == 'f' and not np.isfinite(array).all():
+    raise ValueError(
+      'expected a target for every example, got NaN or infinity for'
+      f' {np.count_nonzero(~np.isfinite(array))} of {len(array)}; leave those'
+      ' examples out'
+    )
+  if task is None:
+    has_fractions = array.dtype.kind == 'f' and (array % 1 != 0).any()
+    task = TASKS[bool(has_fractions)]
+    if numeric and not has_fractions:
+      found = len(np.unique(array))
+      if found > MAX_CLASSES and 2 * found > len(array):
+        raise ValueError(
+          f'got {found} different whole numbers for {len(array)} examples; say'
+          " what they are: task='regression' for numbers to predict,"
+          " task='classification' for classes"
+        )
+  if task == 'regression':
+    if not (numeric or array.dtype.kind == 'b'):
+      raise ValueError(
+        f"task='regression' needs numbers as targets, got {array.dtype}"
+      )
+    return Targets(array.astype(np.float32), ())
+  if array.dtype.kind == 'f':
+    array = array.astype(np.int64) if not (array % 1).any() else array
+  if array.dtype.kind == 'O':
+    classes = sorted(dict.fromkeys(array.tolist()), key=str)
+    number = {value: i for i, value in enumerate(classes)}
+    labels = np.array([number[value] for value in array.tolist()])
+  else:
+    found, labels = np.unique(array, return_inverse=True)
+    classes = found.tolist()
+  return Targets(labels.astype(np.int32), tuple(classes))
+
+
+def _as_array(targets: Any) -> np.ndarray:
+  """Returns targets as an array; tuples, None and mixtures stay whole."""
+  if isinstance(targets, np.ndarray):
+    return targets
+  values = list(targets)
+  plain = (bool, int, float, np.number, np.bool_, list, np.ndarray)
+  if all(isinstance(value, plain) for value in values) or all(
+    isinstance(value, str) for value in values
+  ):
+    return np.asarray(values)
+  array = np.empty(len(values), object)
+  array[:] = values
+  return array
+
+
+def _is_one_hot(array: np.ndarray) -> bool:
+  return bool(((array == 0) | (array == 1)).all()) and bool(
+    (array.sum(axis=1) == 1).all()
+  )

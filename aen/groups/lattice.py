@@ -6,26 +6,28 @@ the same way (rotation and one flip generate the other flip); they are the same
 network. A network is identified by its *closure*, the set of all symmetries of
 the table that it respects, and networks are ordered by inclusion of closures.
 
-Legend: K symmetries, 2^K states, R networks, L layers, P kernel entries of all
-different layers together.
+Legend: K symmetries, 2^K states, R networks, L layers (N inputs, M outputs).
 """
 
 from collections.abc import Sequence
 import dataclasses
 import itertools
 import math
+from typing import NamedTuple
 from typing import TypeVar
 
 import numpy as np
 
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import add_generator
+from aen.groups.orbits import add_pair
 from aen.groups.orbits import as_shape
-from aen.groups.orbits import pair
+from aen.groups.orbits import is_invariant
+from aen.groups.orbits import orbits
 from aen.groups.orbits import permutation
 
 MAX_SYMMETRIES = 20
-_GLANCE = 2048  # points that suffice to tell most partitions apart
+_MAX_CANDIDATES = 64  # images of a point that are tried
 
 T = TypeVar('T')
 
@@ -175,22 +177,10 @@ def lattice(
       'a network needs the grid of its inputs and at least one of outputs, got'
       f' {shapes}'
     )
+  sets = {shape: _reduced(symmetries, shape) for shape in shapes}
   layers = list(itertools.pairwise(shapes))
-  distinct = list(dict.fromkeys(layers))
-  sizes = [math.prod(a) * math.prod(b) for a, b in distinct]
-  ends = np.cumsum(sizes)
-  as_shape(int(ends[-1]))  # raises if there are more entries than int32 labels
-  # All kernels side by side are one set of points, on which each symmetry acts.
-  generators = [
-    np.concatenate(
-      [
-        pair(permutation(s, a), permutation(s, b)) + np.int32(end - size)
-        for (a, b), end, size in zip(distinct, ends, sizes, strict=True)
-      ]
-    )
-    for s in symmetries
-  ]
-  steps, orbits_up_to = _walk(generators, ends)
+  distinct = [(sets[a], sets[b]) for a, b in dict.fromkeys(layers)]
+  steps, orbits_of = _walk(len(symmetries), distinct)
   closure_of = [min(steps, key=int.bit_count)]
   for state in range(1, 2 ** len(symmetries)):
     # One step from the state without its lowest bit.
@@ -203,10 +193,8 @@ def lattice(
     np.bitwise_count(np.arange(network_of.size)), kind='stable'
   )
   _, first = np.unique(network_of[by_length], return_index=True)
-  num_weights = np.diff(
-    [orbits_up_to[closure] for closure in implied_states], prepend=0
-  )
-  columns = [distinct.index(layer) for layer in layers]
+  columns = [list(dict.fromkeys(layers)).index(layer) for layer in layers]
+  num_weights = np.array([orbits_of[closure] for closure in implied_states])
   return Lattice(
     symmetries=symmetries,
     grids=shapes,
@@ -217,9 +205,94 @@ def lattice(
   )
 
 
+class _Points(NamedTuple):
+  """A set of points on which every symmetry of a table acts."""
+
+  permutations: list[np.ndarray]  # [K][N]
+  copies: np.ndarray  # int64 [N], how often a point counts
+
+
+def _reduced(
+  symmetries: Sequence[symmetries_lib.Symmetry], shape: Sequence[int]
+) -> _Points:
+  """Returns a grid without the orbits that are copies of others.
+
+  Let all symmetries of the table together have the orbits A and B, and let
+  f: A → B be a bijection with f(g x) = g f(x) for each of them. Then f × id
+  maps the orbits of any state on A × Y to those on B × Y: which states share
+  weights in the same way is seen on A alone, and B only doubles the number of
+  weights. A table whose symmetries fix most points is reduced to few.
+  """
+  found = [permutation(s, shape) for s in symmetries]
+  labels = orbits(found, math.prod(shape))
+  # Lengths of cycles are equal where f exists: few candidates for f are left.
+  lengths = np.stack(
+    [np.zeros_like(labels), *map(_cycle_lengths, found)], axis=1
+  )
+  kinds = np.unique(lengths, axis=0, return_inverse=True)[1].ravel()
+  by_orbit = np.argsort(labels, kind='stable')
+  members = np.split(by_orbit, np.cumsum(np.bincount(labels))[:-1])
+  kept: dict[bytes, list[np.ndarray]] = {}  # by the kinds of their points
+  copies = np.zeros(len(labels), np.int64)
+  image = np.full(len(labels), -1)
+  for orbit in members:
+    alike = kept.setdefault(np.sort(kinds[orbit]).tobytes(), [])
+    for other in alike:
+      if orbit.size == 1 or _is_copy(found, kinds, orbit, other, image):
+        copies[other] += 1
+        break
+    else:
+      alike.append(orbit)
+      copies[orbit] = 1
+  points = np.flatnonzero(copies)
+  place = np.cumsum(copies > 0, dtype=np.int32) - np.int32(1)
+  return _Points([place[p[points]] for p in found], copies[points])
+
+
+def _cycle_lengths(permutation: np.ndarray) -> np.ndarray:
+  """Returns the length of each point's cycle."""
+  labels = add_generator(
+    np.arange(permutation.size, dtype=np.int32), permutation
+  )
+  return np.bincount(labels)[labels]
+
+
+def _is_copy(
+  permutations: Sequence[np.ndarray],
+  kinds: np.ndarray,
+  orbit: np.ndarray,
+  other: np.ndarray,
+  image: np.ndarray,
+) -> bool:
+  """Whether some bijection of two orbits commutes with all permutations.
+
+  It is determined by the image of one point. Not every candidate is tried: a
+  copy that is not recognised costs time, and changes nothing else. `image` is
+  scratch space, one entry per point.
+  """
+  candidates = other[kinds[other] == kinds[orbit[0]]]
+  for candidate in candidates[:_MAX_CANDIDATES]:
+    image[orbit] = -1
+    image[orbit[0]] = candidate
+    reached = orbit[:1]
+    while reached.size:  # gather form: image[p[x]] = p[image[x]]
+      new = []
+      for p in permutations:
+        there = p[reached]
+        fresh = image[there] < 0
+        image[there[fresh]] = p[image[reached[fresh]]]
+        new.append(there[fresh])
+      reached = np.concatenate(new)
+    if np.array_equal(np.sort(image[orbit]), other) and all(
+      np.array_equal(image[p[orbit]], p[image[orbit]]) for p in permutations
+    ):
+      return True
+  return False
+
+
 def _walk(
-  generators: Sequence[np.ndarray], ends: np.ndarray
-) -> tuple[dict[int, list[int]], dict[int, np.ndarray]]:
+  num_symmetries: int, layers: Sequence[tuple[_Points, _Points]]
+) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
   """Visits every network once, adding one symmetry at a time.
 
   Closures commute: with A = cl(A₀ ∪ t) and B = cl(A₀ ∪ s), both cl(A ∪ s) and
@@ -228,39 +301,66 @@ def _walk(
   depth-first keeps few of them in memory.
 
   Args:
-    generators: The permutation of the kernel entries by each symmetry, [K][P].
-    ends: Where each layer's entries end, [L].
+    num_symmetries: K.
+    layers: The inputs and outputs of each different layer, [L].
 
   Returns:
     steps: closure -> the closure after adding each symmetry, [R][K].
-    orbits_up_to: closure -> the number of orbits up to each end, [R][L].
+    orbits_of: closure -> the number of orbits in each layer, [R][L].
   """
-  starts = np.append(0, ends[:-1])
-  alone = np.arange(ends[-1], dtype=np.int32)
-  bottom = _closure(0, alone, generators)
+
+  def actions(s: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [(a.permutations[s], b.permutations[s]) for a, b in layers]
+
+  def closure(state: int, labels: Sequence[np.ndarray]) -> int:
+    """Adds to a state every symmetry under which the labels do not change."""
+    for s in range(num_symmetries):
+      if not state >> s & 1 and all(
+        is_invariant(part, *action)
+        for part, action in zip(labels, actions(s), strict=True)
+      ):
+        state |= 1 << s
+    return state
+
+  def count(labels: Sequence[np.ndarray]) -> list[int]:
+    """Counts the orbits, each as often as its points have copies."""
+    counts = []
+    for part, (a, b) in zip(labels, layers, strict=True):
+      copies = np.ones(int(part.max()) + 1, np.int64)
+      if max(a.copies.max(), b.copies.max()) > 1:
+        copies[part] = np.multiply.outer(a.copies, b.copies)
+      counts.append(int(copies.sum()))
+    return counts
+
+  sizes = [(len(a.copies), len(b.copies)) for a, b in layers]
+  as_shape(sum(n * m for n, m in sizes))  # raises if int32 labels are too few
+  alone = [np.arange(n * m, dtype=np.int32).reshape(n, m) for n, m in sizes]
+  bottom = closure(0, alone)
   steps: dict[int, list[int]] = {}
-  orbits_up_to = {bottom: ends}
+  orbits_of = {bottom: count(alone)}
   # closure -> all (A₀, t) known to lead there
   arrivals: dict[int, list[tuple[int, int]]] = {bottom: []}
   pending = [(bottom, alone)]
   while pending:
     here, labels = pending.pop()
-    steps[here] = [here] * len(generators)
-    for s, generator in enumerate(generators):
+    steps[here] = [here] * num_symmetries
+    for s in range(num_symmetries):
       if here >> s & 1:
         continue
       there = _known_step(s, arrivals[here], steps)
       if there is None:
-        joined = add_generator(labels, generator)
-        there = _closure(here | 1 << s, joined, generators)
+        joined = [
+          add_pair(part, *action)
+          for part, action in zip(labels, actions(s), strict=True)
+        ]
+        there = closure(here | 1 << s, joined)
         if there not in arrivals:
-          # Labels are numbered by first occurrence, layer after layer.
-          orbits_up_to[there] = np.maximum.reduceat(joined, starts) + 1
+          orbits_of[there] = count(joined)
           arrivals[there] = []
           pending.append((there, joined))
       steps[here][s] = there
       arrivals[there].append((here, s))
-  return steps, orbits_up_to
+  return steps, orbits_of
 
 
 def _known_step(
@@ -273,17 +373,3 @@ def _known_step(
     if aside in steps:
       return steps[aside][t]
   return None
-
-
-def _closure(
-  state: int, labels: np.ndarray, generators: Sequence[np.ndarray]
-) -> int:
-  """Adds to a state every symmetry under which the labels do not change."""
-  for s, generator in enumerate(generators):
-    if (
-      not state >> s & 1
-      and np.array_equal(labels[:_GLANCE], labels[generator[:_GLANCE]])
-      and np.array_equal(labels, labels.take(generator, mode='clip'))
-    ):
-      state |= 1 << s
-  return state

@@ -7,10 +7,11 @@ are equal exactly when their arrays are.
 Orbits need generators only: the orbits of a group are the connected components
 of the graph that joins every point to its images under the generators.
 
-Legend: N points, K permutations, C classes.
+Legend: N points (of a pair: N inputs, M outputs), K permutations, C classes.
 """
 
 from collections.abc import Iterable
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from aen.groups.symmetries import is_permutation
 from aen.groups.symmetries import MAX_POINTS
 from aen.groups.symmetries import permutation as permutation
 
-_BLOCK = 2**16  # points that are joined at once
+_BLOCK = 2**16  # points or pairs that are joined at once
 
 
 def pair(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
@@ -88,14 +89,46 @@ def orbits(permutations: Iterable[np.ndarray], num_points: int) -> np.ndarray:
 
 
 def add_generator(labels: np.ndarray, generator: np.ndarray) -> np.ndarray:
-  """Returns the labels of the orbits with one more generator.
+  """Returns the labels of the orbits with one more generator."""
+  alone = np.zeros(1, np.int32)
+  return add_pair(labels[:, None], generator, alone)[:, 0]
+
+
+def add_pair(
+  labels: np.ndarray, perm_in: np.ndarray, perm_out: np.ndarray
+) -> np.ndarray:
+  """Returns the labels of orbits of pairs with one more generator.
 
   `orbits`, sharings and the lattice all compute their labels by this function,
-  one generator at a time.
+  one generator at a time. It needs no permutation of the pairs, see `pair`:
+  gathering rows, then columns, takes a fraction of its time and memory.
+
+  Args:
+    labels: Numbered by first occurrence, row by row. int32 [N, M]
+    perm_in: What the generator does to inputs, [N].
+    perm_out: What it does to outputs, [M].
+
+  Returns:
+    int32 [N, M].
   """
-  if labels[-1] == labels.size - 1:  # every point is alone: orbits are cycles
-    return _cycles(generator)
-  return _merge(labels, generator)
+  if labels[-1, -1] == labels.size - 1:  # every pair is alone: cycles
+    return _cycles(perm_in, perm_out)
+  return _merge(labels, perm_in, perm_out)
+
+
+def is_invariant(
+  labels: np.ndarray, perm_in: np.ndarray, perm_out: np.ndarray
+) -> bool:
+  """Whether a permutation of pairs maps every class of labels [N, M] to itself.
+
+  >>> is_invariant(np.array([[0, 1], [1, 0]]), np.array([1, 0]),
+  ...              np.array([1, 0]))
+  True
+  """
+  return all(
+    np.array_equal(labels[rows], _permuted(labels, perm_in[rows], perm_out))
+    for rows in _blocks(labels.shape)
+  )
 
 
 def join(*labels: np.ndarray) -> np.ndarray:
@@ -128,7 +161,8 @@ def join(*labels: np.ndarray) -> np.ndarray:
     )
   joined = canonical(parts[0])
   for part in parts[1:]:
-    joined = _merge(joined, _first_occurrence(canonical(part)))
+    partner = _first_occurrence(canonical(part))
+    joined = _merge(joined[:, None], partner, np.zeros(1, np.int32))[:, 0]
   return joined
 
 
@@ -158,43 +192,71 @@ def _first_occurrence(labels: np.ndarray) -> np.ndarray:
   return _gather(first, labels)
 
 
-def _cycles(generator: np.ndarray) -> np.ndarray:
-  """Labels the cycles of one permutation, by repeated squaring."""
-  power = generator.astype(np.int32)
-  lowest = np.minimum(np.arange(power.size, dtype=np.int32), power)
+def _permuted(
+  values: np.ndarray, rows: np.ndarray, columns: np.ndarray
+) -> np.ndarray:
+  """Returns `values[rows][:, columns]`."""
+  values = values.take(rows, axis=0, mode='clip')
+  return values if columns.size == 1 else values.take(columns, 1, mode='clip')
+
+
+def _blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+  """Yields slices of rows with about `_BLOCK` entries each."""
+  height = max(1, _BLOCK // shape[1])
+  for start in range(0, shape[0], height):
+    yield slice(start, start + height)
+
+
+def _cycles(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
+  """Labels the cycles of one permutation of pairs, by repeated squaring."""
+  perm_in, perm_out = perm_in.astype(np.int32), perm_out.astype(np.int32)
+  shape = perm_in.size, perm_out.size
+  lowest = np.arange(shape[0] * shape[1], dtype=np.int32).reshape(shape)
   while True:
-    power = _gather(power, power)
-    lower = np.minimum(lowest, _gather(lowest, power))
+    lower = np.empty_like(lowest)
+    for rows in _blocks(shape):
+      moved = _permuted(lowest, perm_in[rows], perm_out)
+      np.minimum(lowest[rows], moved, out=lower[rows])
     if np.array_equal(lower, lowest):
-      return _rank(lowest)
+      return _rank(lowest.ravel()).reshape(shape)
     lowest = lower
+    perm_in, perm_out = _gather(perm_in, perm_in), _gather(perm_out, perm_out)
 
 
-def _merge(labels: np.ndarray, partner: np.ndarray) -> np.ndarray:
-  """Joins the class of every point with the class of its partner.
+def _merge(
+  labels: np.ndarray, perm_in: np.ndarray, perm_out: np.ndarray
+) -> np.ndarray:
+  """Joins the class of every pair with the class of its image.
 
   Hook and shortcut, vectorised: every class hooks onto its lowest neighbour,
   chains of hooks are followed to their end, and links inside one class are
   dropped until none is left. Hooks only ever lead downwards, so a class ends at
-  its lowest member and numbering by first occurrence survives. Blocks of points
-  bound the memory, and after the first blocks there is little left to join.
+  its lowest member and numbering by first occurrence survives. Blocks of pairs
+  bound the memory, and only the chains that a block meets are followed.
   """
-  parent = np.arange(int(labels.max()) + 1, dtype=np.int32)  # [C]
-  merged = False
-  for start in range(0, labels.size, _BLOCK):
-    block = slice(start, start + _BLOCK)
-    left = _gather(parent, labels[block])
-    right = _gather(parent, _gather(labels, partner[block]))
+  alone = np.arange(int(labels.max()) + 1, dtype=np.int32)  # [C]
+  parent = alone.copy()
+  for rows in _blocks(labels.shape):
+    left = _gather(parent, labels[rows].ravel())
+    right = _permuted(labels, perm_in[rows], perm_out).ravel()
+    right = _gather(parent, right)
     while (apart := np.flatnonzero(left != right)).size:
       left, right = _gather(left, apart), _gather(right, apart)
-      np.minimum.at(parent, np.maximum(left, right), np.minimum(left, right))
-      while not np.array_equal(shortcut := _gather(parent, parent), parent):
-        parent = shortcut
-      left, right = _gather(parent, left), _gather(parent, right)
-      merged = True
-  if not merged:
+      below, above = _roots(parent, left), _roots(parent, right)
+      parent[left], parent[right] = below, above  # shortens chains
+      np.minimum.at(parent, np.maximum(below, above), np.minimum(below, above))
+      left, right = _gather(parent, below), _gather(parent, above)
+  if np.array_equal(parent, alone):
     return labels
-  return _gather(_rank(parent), labels)
+  return _gather(_rank(_roots(parent, parent)), labels)
+
+
+def _roots(parent: np.ndarray, classes: np.ndarray) -> np.ndarray:
+  """Follows hooks to their ends."""
+  classes = _gather(parent, classes)
+  while not np.array_equal(above := _gather(parent, classes), classes):
+    classes = above
+  return classes
 
 
 def _rank(root: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ import numpy as np
 from aen import io as io_lib
 from aen.groups import point_group
 from aen.groups import symmetries as symmetries_lib
-from aen.groups.orbits import add_generator
+from aen.groups.orbits import add_pair
 from aen.groups.orbits import as_shape
 from aen.groups.orbits import check_kernel
 from aen.groups.orbits import orbits
@@ -143,9 +143,11 @@ def dense_sharing(
   key = hashlib.sha256(b'|'.join(parts)).hexdigest()
 
   def kernel() -> np.ndarray:
-    generators = (pair(*action) for action in actions)  # one at a time
-    alone = np.arange(math.prod(shape), dtype=np.int32)
-    return functools.reduce(add_generator, generators, alone)
+    as_shape(shape)  # raises if there are more entries than int32 labels
+    labels = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
+    for action in actions:
+      labels = add_pair(labels, *action)
+    return labels
 
   def sharing() -> Sharing:
     large = actions and math.prod(shape) >= MIN_CACHED_POINTS

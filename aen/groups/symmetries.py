@@ -4,7 +4,8 @@ A symmetry rearranges the entries of an array and changes none of them. Applied
 to an image it permutes pixels; applied to `arange(N).reshape(shape)` it *is*
 the permutation of that grid's points. `SYMMETRIES` is the table of those that
 have a name; to add one, add an entry. `PAPER_SYMMETRIES` names the paper's
-twelve, on whose order its data sets depend: that list is closed.
+twelve, on whose order its data sets depend: that list is closed. `CANDIDATES`
+holds what a search tries by default, by the number of axes of the grid.
 
 Axis 0 of an array runs downwards (i, "vertical"), axis 1 to the right (j,
 "horizontal"). Further axes, such as channels, are carried along.
@@ -14,18 +15,21 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 import difflib
 import functools
 import hashlib
 import math
+import sys
 import types
 from typing import Any
 
 import numpy as np
 
 # What users may pass as symmetries: names, `Symmetry` objects, functions of an
-# array, or a mix; one of them, a sequence, or a mapping.
+# array, permutations as integer arrays, or a mix; one of them, a sequence, or a
+# mapping (whose keys name what has no name of its own).
 SymmetryLike = Any
 
 MAX_POINTS = np.iinfo(np.int32).max
@@ -110,8 +114,17 @@ def as_symmetries(symmetries: SymmetryLike) -> tuple[Symmetry, ...]:
   if symmetries is None:
     return ()
   if isinstance(symmetries, Mapping):
-    symmetries = symmetries.values()
-  elif isinstance(symmetries, str) or callable(symmetries):
+    symmetries = [
+      named(name, value)
+      if isinstance(value, np.ndarray) or _is_lambda(value)
+      else value
+      for name, value in symmetries.items()
+    ]
+  elif (
+    isinstance(symmetries, str)
+    or callable(symmetries)
+    or (isinstance(symmetries, np.ndarray) and symmetries.ndim == 1)
+  ):
     symmetries = (symmetries,)
   elif not isinstance(symmetries, Iterable):
     raise ValueError(
@@ -133,14 +146,16 @@ def _as_symmetry(symmetry: SymmetryLike) -> Symmetry:
   if isinstance(symmetry, Symmetry):
     return symmetry
   if isinstance(symmetry, str):
-    if symmetry not in SYMMETRIES:
-      near = difflib.get_close_matches(symmetry, SYMMETRIES, n=1, cutoff=0.4)
+    if symmetry not in NAMED:
+      near = difflib.get_close_matches(symmetry, NAMED, n=1, cutoff=0.4)
       hint = f'did you mean {near[0]!r}? ' if near else ''
       raise ValueError(
-        f'unknown symmetry {symmetry!r}; {hint}known names: '
-        + ', '.join(SYMMETRIES)
+        f'unknown symmetry {symmetry!r}; {hint}known names: ' + ', '.join(NAMED)
       )
-    return SYMMETRIES[symmetry]
+    return NAMED[symmetry]
+  if isinstance(symmetry, np.ndarray):
+    digest = hashlib.sha256(symmetry.astype('<i8').tobytes()).hexdigest()
+    return named(f'permutation_{digest[:8]}', symmetry)
   if callable(symmetry):
     name = getattr(symmetry, '__name__', '<lambda>')
     if name == '<lambda>':  # named after its code, the same in every process
@@ -150,8 +165,52 @@ def _as_symmetry(symmetry: SymmetryLike) -> Symmetry:
       name = f'function{line}_{digest[:8]}'
     return Symmetry(name, symmetry)
   raise ValueError(
-    'a symmetry is a name, a function of an array or a Symmetry, got'
-    f' {symmetry!r}'
+    'a symmetry is a name, a function of an array, an integer array (a'
+    f' permutation of the points) or a Symmetry, got {symmetry!r}'
+  )
+
+
+def _is_lambda(value: Any) -> bool:
+  return getattr(value, '__name__', '') == '<lambda>'
+
+
+def named(name: str, fn: Any) -> Symmetry:
+  """Returns a function, or permutations of grids as arrays, as a symmetry.
+
+  Args:
+    name: Its name.
+    fn: A function of an array; or a permutation in gather form, int [N], that
+      acts on grids of N points; or several permutations, for several sizes.
+
+  >>> named('swap', np.array([1, 0, 2]))(np.array([7, 8, 9])).tolist()
+  [8, 7, 9]
+  """
+  if callable(fn):
+    return Symmetry(name, fn)
+  arrays = (fn,) if isinstance(fn, np.ndarray) else tuple(fn)
+  for array in arrays:
+    if array.ndim != 1 or array.dtype.kind not in 'iu':
+      raise ValueError(
+        f'{name}: a permutation is an integer array [N] that holds each of'
+        f' 0…N - 1 once, got shape {array.shape} and dtype {array.dtype}'
+      )
+  return Symmetry(name, functools.partial(_permute, name, arrays))
+
+
+def _permute(
+  name: str, permutations: tuple[np.ndarray, ...], array: np.ndarray
+) -> np.ndarray:
+  """Permutes the points of a grid, which are the first axes of an array."""
+  sizes = np.cumprod(array.shape).tolist()
+  for points in permutations:
+    if points.size in sizes:
+      axes = sizes.index(points.size) + 1
+      flat = array.reshape(points.size, *array.shape[axes:])
+      return flat[points].reshape(array.shape)
+  known = ' or '.join(str(points.size) for points in permutations)
+  raise ValueError(
+    f'{name} permutes {known} points, got a grid {array.shape}; choose'
+    ' hidden_shapes with as many points, or give a function of an array'
   )
 
 
@@ -209,16 +268,17 @@ def _apply(
   shape: tuple[int, ...],
 ) -> np.ndarray:
   """Returns the permuted points, flat; a copy, as is what `symmetry` gets."""
+  # A function may use jax.numpy, also where a layer is being traced.
+  jax = sys.modules.get('jax')
   try:
-    result = symmetry(points.reshape(shape).copy())
-    permuted = None if result is None else np.array(result)
+    with jax.ensure_compile_time_eval() if jax else contextlib.nullcontext():
+      result = symmetry(points.reshape(shape).copy())
+      permuted = None if result is None else np.array(result)
   except Exception as error:
     if isinstance(error, ValueError) and symmetry.name in str(error):
       raise  # already explains why it cannot act
     text = ' '.join(str(error).split())
     why = f'{type(error).__name__}: {text}' if text else type(error).__name__
-    if 'Tracer' in why:
-      why = 'jax.numpy is traced inside jit; rearrange with NumPy instead'
     raise ValueError(
       f'{symmetry.name} cannot act on the grid {shape}: {why}'
     ) from error
@@ -376,4 +436,69 @@ PAPER_SYMMETRIES = (
   'right_vertical_scramble',
   'top_horizontal_scramble',
   'bottom_horizontal_scramble',
+)
+
+
+def _axis_flip(axis: int) -> Symmetry:
+  return Symmetry(f'flip_axis_{axis}', lambda x: np.flip(x, axis))
+
+
+def _axis_shift(axis: int) -> Symmetry:
+  return Symmetry(f'shift_axis_{axis}', lambda x: np.roll(x, 1, axis))
+
+
+def _axes_rotation(first: int, second: int) -> Symmetry:
+  name = f'rotation_axes_{first}{second}'
+
+  def rotate(array: np.ndarray) -> np.ndarray:
+    if array.shape[first] != array.shape[second]:
+      raise ValueError(
+        f'{name} needs axes {first} and {second} of one length, got'
+        f' {array.shape}; pad or crop the grid, or leave {name} out'
+      )
+    return np.rot90(array, axes=(first, second))
+
+  return Symmetry(name, rotate)
+
+
+def _sequence_shift(step: int) -> Symmetry:
+  return Symmetry(f'shift_by_{step}', lambda x: np.roll(x, step, axis=0))
+
+
+def _sequence_half_swap(array: np.ndarray) -> np.ndarray:
+  if len(array) % 2:
+    raise ValueError(
+      f'half_swap needs an even number of points, got {len(array)}; pad or crop'
+      ' the sequences, or leave it out'
+    )
+  return np.roll(array, len(array) // 2, axis=0)
+
+
+# What a search tries by default on grids of 1, 2 and 3 axes. Two rotations of
+# a cube generate the third.
+CANDIDATES: Mapping[int, tuple[Symmetry, ...]] = types.MappingProxyType(
+  {
+    1: (
+      Symmetry('reversal', lambda x: np.flip(x, 0)),
+      _sequence_shift(1),
+      _sequence_shift(2),
+      _sequence_shift(4),
+      Symmetry('half_swap', _sequence_half_swap),
+    ),
+    2: tuple(SYMMETRIES[name] for name in PAPER_SYMMETRIES),
+    3: (
+      _axes_rotation(0, 1),
+      _axes_rotation(1, 2),
+      *map(_axis_flip, range(3)),
+      *map(_axis_shift, range(3)),
+    ),
+  }
+)
+# All symmetries with a name.
+NAMED: Mapping[str, Symmetry] = types.MappingProxyType(
+  {
+    s.name: s
+    for table in (*CANDIDATES.values(), SYMMETRIES.values())
+    for s in table
+  }
 )

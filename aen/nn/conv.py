@@ -15,6 +15,7 @@ input channels, F features, W free weights.
 
 from collections.abc import Sequence
 import math
+import warnings
 
 import chex
 from flax import linen as nn
@@ -35,6 +36,8 @@ from aen.nn import kernels
 from aen.nn import windows
 from aen.nn.kernels import Array
 from aen.nn.layer import SharedLayer
+
+CIRCULAR = 'CIRCULAR'
 
 
 def shared_conv(
@@ -64,7 +67,7 @@ def shared_conv(
     lifting: Whether the inputs lie on the plane, without a group axis.
     bias: One per feature, [F].
     strides: As in `flax.linen.Conv`.
-    padding: As in `flax.linen.Conv`: 'SAME', 'VALID' or numbers.
+    padding: As in `flax.linen.Conv`: 'SAME', 'VALID', 'CIRCULAR' or numbers.
     kernel_dilation: As in `flax.linen.Conv`.
     precision: As in `jax.lax.conv_general_dilated`.
     method: A name in `windows.METHODS` (default: by platform).
@@ -83,6 +86,13 @@ def shared_conv(
     index = io_lib.array(index, 'the index')
   batch, space = _split_shape(x.shape, weights.shape, index.shape, lifting)
   sides = index.shape[: len(space)]
+  if padding == CIRCULAR:  # wrapped first, then as many windows as for 'SAME'
+    same = windows.frame(space, sides, strides, 'SAME', kernel_dilation)
+    rest = x.ndim - len(batch) - len(space)
+    none = ((0, 0),)
+    widths = (*none * len(batch), *same.padding, *none * rest)
+    x, padding = jnp.pad(x, widths, mode='wrap'), 'VALID'
+    space = x.shape[len(batch) : -rest]
   kernel = kernels.shared_kernel(weights, index)
   if lifting:
     kernel = jnp.expand_dims(kernel, -4)  # [*K, 1, |G|, C, F]
@@ -149,8 +159,10 @@ class EquivariantConv(SharedLayer):
     kernel_size: The kernel's sides, one per spatial axis.
     strides: As in `flax.linen.Conv`. The last window must end at the last
       position, or a reflected image would be sampled at other points: an error.
-    padding: 'SAME', 'VALID', or numbers as in `flax.linen.Conv`. It must be as
-      symmetric as the group: 'SAME' with even kernel sides is an error.
+    padding: 'SAME', 'VALID', 'CIRCULAR' (images wrap around, so the layer is
+      exactly equivariant to cyclic shifts too, by multiples of the stride), or
+      numbers, as in `flax.linen.Conv`. It must be as symmetric as the group:
+      'SAME' and 'CIRCULAR' with even kernel sides are errors.
     kernel_dilation: As in `flax.linen.Conv`.
     use_bias: Whether to add a bias, one per feature (default: True).
     dtype: The dtype of the computation (default: infer from input and params).
@@ -228,8 +240,18 @@ class EquivariantConv(SharedLayer):
     x, own = kernels.as_array(x, 'x'), self.sharing()
     shape = own.num_weights, x.shape[-1], self.features
     _, space = _split_shape(x.shape, shape, own.kernel.shape, self.lifting)
+    if not self.lifting and x.ndim == len(self.kernel_size) + 2:
+      warnings.warn(
+        f'x of shape {x.shape} was taken for a single image without batch axis,'
+        f' with {x.shape[-2]} group elements; if it is a batch of images, this'
+        ' layer needs lifting=True',
+        stacklevel=2,
+      )
     geometry = self.strides, self.padding, self.kernel_dilation
-    frame = windows.frame(space, self.kernel_size, *geometry)
+    padding = 'SAME' if self.padding == CIRCULAR else self.padding
+    frame = windows.frame(
+      space, self.kernel_size, self.strides, padding, self.kernel_dilation
+    )
     windows.check(frame, self.group())
     x, weights, bias, index = self._parameters(own, x, x.shape[-1:])
     return shared_conv(

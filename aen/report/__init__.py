@@ -19,7 +19,7 @@ _HOMES = {
     'weights_against_accuracy',
   ),
   'diagram': ('lattice_diagram',),
-  'images': ('kernel_images', 'sample_images'),
+  'images': ('kernel_images', 'sample_images', 'transformed_images'),
   'page': ('write',),
   'patterns': ('orbit_grid', 'sharing_graph', 'sharing_matrix'),
 }

@@ -22,7 +22,10 @@ _EPSILON_WIDTH = 0.06  # of a label, as a fraction of the axis
 
 
 def top_networks(
-  ranking: Sequence[result_lib.Ranked], count: int = 12, baseline: int = 0
+  ranking: Sequence[result_lib.Ranked],
+  count: int = 12,
+  baseline: int = 0,
+  measure: str = 'accuracy',
 ) -> figure.Figure:
   """Draws the accuracies of the best networks, with 95 % intervals.
 
@@ -30,6 +33,7 @@ def top_networks(
     ranking: The networks, best first.
     count: How many to draw.
     baseline: The network that the best is compared with, drawn in any case.
+    measure: What the accuracies are called; R² of numbers.
   """
   shown = list(ranking[:count])
   shown += [entry for entry in ranking[count:] if entry.network == baseline]
@@ -60,7 +64,7 @@ def top_networks(
       )
   ax.set_yticks(range(len(shown)), names)
   ax.set_ylim(len(shown) - 0.4, -0.6)
-  xlabel = 'validation accuracy (%), 95 % interval'
+  xlabel = f'validation {measure} (%), 95 % interval'
   style.tidy(ax, 'The best networks', xlabel, 'network', grid='x')
   for text, entry in zip(ax.get_yticklabels(), shown, strict=True):
     if entry is ranking[0]:
@@ -116,7 +120,7 @@ def frequencies(
 
 
 def weights_against_accuracy(
-  ranking: Sequence[result_lib.Ranked],
+  ranking: Sequence[result_lib.Ranked], measure: str = 'accuracy'
 ) -> figure.Figure:
   """Draws every network's accuracy in the search over its free weights."""
   best = ranking[0]
@@ -149,8 +153,11 @@ def weights_against_accuracy(
   ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
   ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=''))
   ax.xaxis.set_minor_locator(ticker.NullLocator())
-  labels = ('free weights (log scale)', 'validation accuracy in the search (%)')
-  style.tidy(ax, 'Size and accuracy', *labels, grid='both')
+  labels = (
+    'free weights (log scale)',
+    f'validation {measure} in the search (%)',
+  )
+  style.tidy(ax, f'Size and {measure}', *labels, grid='both')
   style.legend(drawn)
   return drawn
 

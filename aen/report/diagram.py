@@ -21,7 +21,10 @@ _WIDEST_STEP = 0.16  # between networks of a level, as a fraction of the width
 
 
 def lattice_diagram(
-  lattice: Lattice, values: Mapping[int, float], best: int | None = None
+  lattice: Lattice,
+  values: Mapping[int, float],
+  best: int | None = None,
+  measure: str = 'accuracy',
 ) -> figure.Figure:
   """Draws networks as dots, joined to the next networks with more symmetry.
 
@@ -29,6 +32,7 @@ def lattice_diagram(
     lattice: The networks.
     values: Network → accuracy, from 0 to 1. Networks without are hollow.
     best: The network to mark, with all networks that it contains.
+    measure: What the accuracies are called; R² of numbers.
 
   Returns:
     The figure. Of a larger lattice, it shows the best `MAX_NETWORKS` networks
@@ -56,7 +60,7 @@ def lattice_diagram(
     style.dots(ax, hollow, 0.6 * size, style.GREY, color='white', label=label)
   colors = accuracies[known]
   dots = style.dots(ax, places[known], size, c=colors, cmap=style.SEQUENTIAL)
-  label = 'validation accuracy in the search (%)'
+  label = f'validation {measure} in the search (%)'
   style.colorbar(drawn, dots, label, ax=ax, pad=0.01, aspect=30)
   names = [lattice.names(int(lattice.shortest_states[n])) for n in networks]
   label, color = result_lib.in_words(()), style.BASELINE

@@ -2,17 +2,22 @@
 
 from collections.abc import Sequence
 import textwrap
+from typing import Any
 
+from matplotlib import axes
 from matplotlib import figure
 import numpy as np
 
+from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import as_shape
+from aen.groups.orbits import permutation
 from aen.report import style
 
 MAX_CLASSES = 10
 _TITLE_LINE = 12  # characters
 _MIN_COLUMNS = 5
 _SIDE = 0.82  # inches
+_MAX_SYMMETRIES = 6  # columns of transformed images
 
 
 def sample_images(
@@ -20,24 +25,24 @@ def sample_images(
   labels: np.ndarray,
   class_names: Sequence[str],
   per_class: int = 4,
+  grid_axes: int = 2,
 ) -> figure.Figure:
   """Draws the first images of each class, a column per class.
 
   Args:
-    images: uint8 or float, [N, H, W] or [N, H, W, C].
+    images: uint8 or float, [N, H, W] or [N, H, W, C], or of other grids.
     labels: int [N].
     class_names: One per label; of more than ten classes, the first ten with
       images are drawn.
     per_class: Rows.
+    grid_axes: How many axes of an image are its grid; see `as_picture`.
   """
   images, labels = np.asarray(images), np.asarray(labels)
   classes = np.unique(labels)[:MAX_CLASSES]
   if not classes.size:
     raise ValueError('sample images need images, got none')
-  low, high = 0, 255
-  if images.dtype != np.uint8:
-    low, high = float(images.min()), float(images.max())
-  height = _SIDE * images.shape[1] / images.shape[2]
+  low, high = _range(images)
+  height = _SIDE * _height(images[0], grid_axes)
   width = _SIDE * max(_MIN_COLUMNS, classes.size)
   drawn = style.sheet(width + 0.3, height * per_class + 0.25)
   grid = drawn.subplots(per_class, classes.size, squeeze=False)
@@ -47,13 +52,81 @@ def sample_images(
       ax.set_axis_off()
     for ax, image in zip(column, chosen, strict=False):
       image = (image.astype(np.float32) - low) / ((high - low) or 1)
-      if image.ndim == 3 and image.shape[-1] != 3:
-        image = image.mean(axis=-1)
-      ax.imshow(image, cmap='gray', vmin=0, vmax=1)
-      style.framed(ax)
+      _draw(ax, image, grid_axes)
     name = textwrap.shorten(class_names[label], 3 * _TITLE_LINE)
     name = style.literal(textwrap.fill(name, _TITLE_LINE))
     column[0].set_title(name, fontsize=style.MEDIUM)
+  return drawn
+
+
+def _range(images: np.ndarray) -> tuple[float, float]:
+  """Returns what is black and what is white."""
+  if images.dtype == np.uint8:
+    return 0, 255
+  return float(images.min()), float(images.max())
+
+
+def as_picture(image: np.ndarray, grid_axes: int) -> np.ndarray:
+  """Returns an example as a picture, [H, W] or [H, W, 3].
+
+  A sequence is a row of pixels, with channels a row each; of a volume, the
+  middle slice is shown; channels other than three colours are averaged.
+  """
+  if grid_axes == 1:
+    return image[None] if image.ndim == 1 else image.T
+  while grid_axes > 2:
+    image, grid_axes = image[image.shape[0] // 2], grid_axes - 1
+  colours = image.ndim == 3 and image.shape[-1] == 3
+  return image if image.ndim == 2 or colours else image.mean(axis=-1)
+
+
+def _height(image: np.ndarray, grid_axes: int) -> float:
+  """Returns the height of a picture relative to its width, within reason."""
+  rows, columns = as_picture(image, grid_axes).shape[:2]
+  return max(0.25, rows / columns)
+
+
+def _draw(ax: axes.Axes, image: np.ndarray, grid_axes: int) -> None:
+  """Draws an example with values from 0 to 1."""
+  aspect: Any = 'equal' if grid_axes > 1 else 'auto'
+  picture = as_picture(image, grid_axes)
+  ax.imshow(picture, cmap='gray', vmin=0, vmax=1, aspect=aspect)
+  style.framed(ax)
+
+
+def transformed_images(
+  images: np.ndarray,
+  symmetries: symmetries_lib.SymmetryLike,
+  grid: Sequence[int],
+) -> figure.Figure:
+  """Draws images beside what each symmetry makes of them.
+
+  Args:
+    images: A row each, [n, *grid] or [n, *grid, C].
+    symmetries: A column each.
+    grid: The grid.
+  """
+  chosen = symmetries_lib.as_symmetries(symmetries)[:_MAX_SYMMETRIES]
+  low, high = _range(np.asarray(images))
+  rest = images.shape[1 + len(grid) :]
+  scaled = (images.astype(np.float32) - low) / ((high - low) or 1)
+  side = 1.5 * _SIDE
+  drawn = style.sheet(
+    side * max(4, 1 + len(chosen)) + 0.3,
+    side * _height(images[0], len(grid)) * len(images) + 0.45,
+  )
+  table = drawn.subplots(len(images), 1 + len(chosen), squeeze=False)
+  for row, image in zip(table, scaled, strict=True):
+    flat = image.reshape(-1, *rest)
+    _draw(row[0], image, len(grid))
+    for ax, symmetry in zip(row[1:], chosen, strict=True):
+      copy = flat[permutation(symmetry, grid)].reshape(image.shape)
+      _draw(ax, copy, len(grid))
+  for ax, name in zip(
+    table[0], ('an example', *(s.name for s in chosen)), strict=True
+  ):
+    words = textwrap.fill(name.replace('_', ' '), 16)
+    ax.set_title(style.literal(words), fontsize=style.MEDIUM)
   return drawn
 
 
@@ -67,24 +140,30 @@ def kernel_images(
 
   Args:
     kernel: [N, M].
-    in_shape: The grid of the inputs, (H, W).
+    in_shape: The grid of the inputs; see `as_picture`.
     out_shape: The grid of the outputs.
     outputs: Which output points.
   """
-  images = [np.reshape(kernel[:, j], as_shape(in_shape)) for j in outputs]
+  grid = as_shape(in_shape)
+  images = [
+    as_picture(np.reshape(kernel[:, j], grid), len(grid)) for j in outputs
+  ]
   limit = max(float(np.abs(image).max()) for image in images) or 1.0
   columns = min(4, len(images))
   rows = -(-len(images) // columns)
   drawn = style.sheet(1.2 + 1.7 * columns, 0.45 + 1.9 * rows)
-  grid = drawn.subplots(rows, columns, squeeze=False).ravel()
-  for ax in grid[len(images) :]:
+  places = drawn.subplots(rows, columns, squeeze=False).ravel()
+  for ax in places[len(images) :]:
     ax.set_visible(False)
-  for ax, image, j in zip(grid, images, outputs, strict=False):
-    shown = ax.imshow(image, cmap=style.DIVERGING, vmin=-limit, vmax=limit)
+  for ax, image, j in zip(places, images, outputs, strict=False):
+    aspect: Any = 'equal' if len(grid) > 1 else 'auto'
+    shown = ax.imshow(
+      image, cmap=style.DIVERGING, vmin=-limit, vmax=limit, aspect=aspect
+    )
     style.framed(ax)
     place = ', '.join(map(str, np.unravel_index(j, as_shape(out_shape))))
     ax.set_title(f'output ({place})', fontsize=style.MEDIUM)
   drawn.supxlabel('input column', fontsize=style.MEDIUM)
   drawn.supylabel('input row', fontsize=style.MEDIUM)
-  style.colorbar(drawn, shown, 'weight', ax=list(grid), pad=0.02)
+  style.colorbar(drawn, shown, 'weight', ax=list(places), pad=0.02)
   return drawn

@@ -42,6 +42,21 @@ from aen.train import store as store_lib
 _MAX_OUTPUTS = 8  # of one orbit, drawn as images
 _PIXELS = 1.5  # of an image per pixel of the page, so that it can be magnified
 _SMALL = 520  # images up to this width may share a row
+_NUM_EXAMPLES = 3  # beside their transformed copies
+
+_LIKELIHOOD = (
+  'The likelihood is the geometric mean of the probabilities that a network'
+  ' gives to the true classes: 100 if it is always sure and right.'
+)
+_LIKELIHOOD_OF_NUMBERS = (
+  'The likelihood is exp(-mean squared error) of targets with variance 1: 100'
+  ' for predictions without error.'
+)
+_COPIES = {
+  'invariant': 'It gives all copies in a row the same answer.',
+  'dense': 'Its hidden features are transformed in the same way.',
+}
+_FIFTHS = ('lowest fifth', 'second', 'third', 'fourth', 'highest fifth')
 
 Html = NewType('Html', str)
 
@@ -178,23 +193,43 @@ def _facts(
   states = {step.state for step in result.trace}
   states |= {int(space.shortest_states[network]) for network in baselines}
   sweep = 'Every distinct network was proposed once.'
-  gain = '' if result.is_baseline else f'{100 * best.gain.mean:+.1f} points'
+  images_are = (
+    'images of {} pixels' if data.grid_axes == 2 else 'examples of {}'
+  )
+  targets = f'{data.num_classes} classes'
+  shown = f'{min(data.num_classes, images.MAX_CLASSES)} of {targets}'
+  measure, likelihood, gain = 'accuracy', _LIKELIHOOD, ''
+  accuracies = [
+    f'{100 * a:.1f} %' for a in (best.accuracy, best.baseline_accuracy)
+  ]
+  interval = f'{100 * best.gain.low:+.1f} … {100 * best.gain.high:+.1f}'
+  if not result.is_baseline:
+    gain = f'{100 * best.gain.mean:+.1f} points'
+  if best.is_regression:
+    targets, shown = 'a number to predict', 'each fifth of the targets'
+    measure, likelihood = 'R²', _LIKELIHOOD_OF_NUMBERS
+    accuracies = [f'{a:.3f}' for a in (best.accuracy, best.baseline_accuracy)]
+    interval = f'{best.gain.low:+.3f} … {best.gain.high:+.3f}'
+    gain = gain and f'{best.gain.mean:+.3f}'
   return {
     'dataset': result.dataset,
     'helper': space.helper,
     'num_train': result.num_images[0],
     'num_validation': result.num_images[1],
     'num_test': result.num_images[2],
-    'image_shape': _sides(data.image_shape),
-    'num_classes': data.num_classes,
-    'num_shown': min(data.num_classes, images.MAX_CLASSES),
+    'examples': f'{images_are.format(_sides(data.image_shape))}, {targets}',
+    'shown': shown,
+    'measure': measure,
+    'measured': measure.capitalize(),
+    'likelihood': likelihood,
+    'copies': _COPIES[best.model.head],
     'verdict': result.answer,
     'screened': result.screening.verdict if result.screening else '',
     'name': best.name,
-    'accuracy': f'{100 * best.accuracy:.1f} %',
-    'baseline_accuracy': f'{100 * best.baseline_accuracy:.1f} %',
+    'accuracy': accuracies[0],
+    'baseline_accuracy': accuracies[1],
     'gain': gain,
-    'interval': f'{100 * best.gain.low:+.1f} … {100 * best.gain.high:+.1f}',
+    'interval': interval,
     'num_trained': len(ranking),
     'num_finalists': sum(entry.retrained is not None for entry in ranking),
     'chosen': f'{best.name}: {_description(result)}',
@@ -248,12 +283,13 @@ def _is_sweep(result: result_lib.SearchResult) -> bool:
 def _program(result: result_lib.SearchResult, run_dir: pathlib.Path) -> str:
   """Returns the lines that load and apply the chosen network."""
   names = [symmetry.name for symmetry in result.space.symmetries]
-  own = [name for name in names if name not in symmetries_lib.SYMMETRIES]
+  own = [name for name in names if name not in symmetries_lib.NAMED]
   extra = f', symmetries=[{", ".join(own)}]' if own else ''
   return (
     'import aen\n'
     f'result = aen.SearchResult.load({str(run_dir)!r}{extra})\n'
-    'classes = result.best.predict(images)'
+    f'{"values" if result.best.is_regression else "classes"} ='
+    ' result.best.predict(images)'
   )
 
 
@@ -295,20 +331,39 @@ def _figures(
 ) -> Iterator[tuple[str, figure.Figure]]:
   """Yields the figures of the page, by their names in figures.toml."""
   ranking, space, train = result.ranking, result.space, data.train
+  labels, measure = screen_lib.binned(train.labels), 'accuracy'
+  class_names: Sequence[str] = data.class_names
+  if result.best.is_regression:
+    class_names, measure = _FIFTHS, 'R²'
+  if result.best.model.symmetries:
+    first = np.sort(np.unique(labels, return_index=True)[1])[:_NUM_EXAMPLES]
+    yield (
+      'transformed',
+      images.transformed_images(
+        train.images[first], result.best.model.symmetries, space.grid
+      ),
+    )
+  samples = images.sample_images(
+    train.images, labels, class_names, grid_axes=data.grid_axes
+  )
+  yield 'samples', samples
   if result.screening is not None:
-    grid = space.image_shape[:2]
     samples = screen_lib.take_samples(
-      train.images, train.labels, space.symmetries, grid
+      train.images, labels, space.symmetries, space.grid
     )
     screening = dataclasses.replace(result.screening, samples=samples)
     yield 'screening', screening.figure()
-  yield 'top_networks', charts.top_networks(ranking, baseline=result.baseline)
+  yield (
+    'top_networks',
+    charts.top_networks(ranking, baseline=result.baseline, measure=measure),
+  )
   yield 'frequencies', charts.frequencies(ranking, space.bits)
   if space.lattice is not None:
-    yield 'weights', charts.weights_against_accuracy(ranking)
+    yield 'weights', charts.weights_against_accuracy(ranking, measure)
     values = {entry.network: entry.search.accuracy for entry in ranking}
     best = ranking[0].network
-    yield 'lattice', diagram.lattice_diagram(space.lattice, values, best)
+    drawn = diagram.lattice_diagram(space.lattice, values, best, measure)
+    yield 'lattice', drawn
   yield from _layer_figures(result)
   if result.trace and not _is_sweep(result):
     scores = [step.value for step in result.trace]
@@ -318,27 +373,25 @@ def _figures(
     yield 'search_curve', curve
   if result.q_values:
     yield 'q_values', charts.q_values(result.q_values, space.bits)
-  samples = images.sample_images(train.images, train.labels, data.class_names)
-  yield 'samples', samples
 
 
 def _layer_figures(
   result: result_lib.SearchResult,
 ) -> Iterator[tuple[str, figure.Figure]]:
   """Yields what the symmetries of the chosen network do."""
-  model, grid = result.best.model, result.space.image_shape[:2]
+  model, grid = result.best.model, result.space.grid
   if not model.symmetries:
     return
-  yield 'orbits', patterns.orbit_grid(model.symmetries, grid)
+  if len(grid) == 2:
+    yield 'orbits', patterns.orbit_grid(model.symmetries, grid)
   layer = _dense_layer(result)
   if layer is None:
     return
   sharing, out_shape = layer.sharing(), layer.out_shape
   yield 'sharing', patterns.sharing_matrix(sharing)
   # Some outputs of one orbit, away from the middle and the edges.
-  point = np.ravel_multi_index(
-    (out_shape[0] // 4, out_shape[1] // 3), out_shape
-  )
+  place = tuple(side // (4 - i % 2) for i, side in enumerate(out_shape))
+  point = np.ravel_multi_index(place, out_shape)
   outputs = np.flatnonzero(sharing.bias == sharing.bias[point])[:_MAX_OUTPUTS]
   if len(outputs) > 1:
     params = result.best.variables['params'][layer.name]

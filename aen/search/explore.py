@@ -4,6 +4,7 @@ A strategy proposes states, an evaluator trains their networks, the strategy
 observes their values. Nothing here trains or stores: evaluators do.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -17,6 +18,7 @@ from aen import io as io_lib
 from aen.search import result as result_lib
 from aen.search import space as space_lib
 from aen.search import strategies
+from aen.train import child as child_lib
 from aen.train import evaluate as evaluate_lib
 from aen.train import recipe as recipe_lib
 from aen.train import score as score_lib
@@ -49,6 +51,11 @@ class SearchConfig:
       split into training and validation images.
     children_per_batch: Children trained side by side on each device; by default
       as measured for its kind.
+    max_networks: How many networks the search trains at most; no limit by
+      default.
+    max_minutes: Time limit of search and retraining together; no limit by
+      default. When half of it is over, the best networks so far are retrained,
+      as many and with as many seeds as the rest allows.
   """
 
   recipe: recipe_lib.Recipe = recipe_lib.Recipe()
@@ -60,6 +67,8 @@ class SearchConfig:
   retrain_epochs: int | None = None
   retrain_seeds: int = 5
   children_per_batch: int | None = None
+  max_networks: int | None = None
+  max_minutes: float | None = None
 
   def __post_init__(self) -> None:
     if not isinstance(self.recipe, recipe_lib.Recipe):
@@ -67,10 +76,14 @@ class SearchConfig:
     for name in ('num_seeds', 'top', 'retrain_seeds'):
       whole = io_lib.positive(getattr(self, name), name)
       object.__setattr__(self, name, whole)
-    for name in ('retrain_epochs', 'children_per_batch'):
+    for name in ('retrain_epochs', 'children_per_batch', 'max_networks'):
       if getattr(self, name) is not None:
         io_lib.positive(getattr(self, name), name)
     object.__setattr__(self, 'seed', io_lib.seed(self.seed))
+    if self.max_minutes is not None and not 0 < self.max_minutes < math.inf:
+      raise ValueError(
+        f'max_minutes must be a positive number, got {self.max_minutes!r}'
+      )
     if max(self.num_seeds, self.retrain_seeds) > _RETRAIN_SEED:
       raise ValueError(
         f'num_seeds and retrain_seeds must be at most {_RETRAIN_SEED}, got'
@@ -127,6 +140,7 @@ def explore(
   evaluate: evaluate_lib.Evaluate,
   config: SearchConfig,
   strategy: strategies.Strategy | None = None,
+  out_of_time: Callable[[], bool] | None = None,
 ) -> Exploration:
   """Lets a strategy search until it has finished, or every network is known.
 
@@ -136,6 +150,7 @@ def explore(
       number of epochs.
     config: The strategy, recipe and seeds.
     strategy: As of `make_strategy`, which is the default.
+    out_of_time: Whether to end the search now, asked before every few networks.
   """
   strategy = strategy or make_strategy(space, config)
   # Compile what runs every round; states are donated, not copied.
@@ -164,12 +179,24 @@ def explore(
     used = [s for s in proposed if s != strategies.NO_STATE]
     length = int(np.max(proposal.epochs))  # the same for all of a round
     networks = [int(network_of[s]) for s in used]
-    missing = [n for n in networks if trained(n) < length]
-    records |= by_network(evaluate, missing, seeds, length)
+    missing = [n for n in dict.fromkeys(networks) if trained(n) < length]
+    at_once = _at_once(config, len(missing), out_of_time is not None)
+    for start in range(0, len(missing), at_once):
+      some = missing[start : start + at_once]
+      if config.max_networks is not None:
+        known = len({*records, *some}) - config.max_networks
+        some = some[: len(some) - known] if known > 0 else some
+      if not some or (out_of_time and out_of_time()):
+        break
+      records |= by_network(evaluate, some, seeds, length)
     values = {
       s: score_lib.value(records[n], criterion, length)
       for s, n in zip(used, networks, strict=True)
+      if trained(n) >= length
     }
+    if len(values) < len(set(used)):  # the budget is spent
+      trace += [result_lib.Step(s, values[s], now) for s in used if s in values]
+      break
     state = observe(
       state,
       proposal,
@@ -191,6 +218,15 @@ def explore(
     networks=len(records),
   )
   return Exploration(records, counts, tuple(trace), q_values)
+
+
+def _at_once(config: SearchConfig, count: int, is_timed: bool) -> int:
+  """Returns how many networks to train before looking at the clock."""
+  if not is_timed:
+    return max(1, count)
+  devices = jax.devices()
+  each = config.children_per_batch or child_lib.default_batch(devices[0])
+  return max(1, each * len(devices) // config.num_seeds)
 
 
 def by_network(

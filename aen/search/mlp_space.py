@@ -9,11 +9,14 @@ import hashlib
 import math
 from typing import Any
 
+import numpy as np
 from typing_extensions import override
 
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.lattice import Lattice
 from aen.groups.lattice import lattice
+from aen.groups.orbits import orbits
+from aen.groups.orbits import permutation
 from aen.groups.sharing import Sharing
 from aen.nn import convert
 from aen.nn import dense as dense_lib
@@ -29,6 +32,7 @@ _LARGE = 2**18
 _SMALL_SIDE = 16  # up to which hidden grids are as large as the images
 _FEW_POINTS = 100  # smaller hidden grids get channels,
 _FULL_WIDTH = 400  # up to the paper's number of hidden units
+_MAX_HIDDEN = 600  # points of a hidden grid, by default
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -44,6 +48,11 @@ class MLPSpace(space_lib.Space):
   lattice: Lattice
   template: mlp_lib.EquivariantMLP
 
+  @property
+  @override
+  def grid(self) -> tuple[int, ...]:
+    return tuple(self.template.in_shape)
+
   @override
   def model(self, network: int) -> mlp_lib.EquivariantMLP:
     names = self.names(network)
@@ -52,7 +61,7 @@ class MLPSpace(space_lib.Space):
 
   @override
   def num_weights(self, network: int) -> int:
-    channels = math.prod(self.image_shape[2:])
+    channels = math.prod(self.image_shape[len(self.grid) :])
     return self.model(network).num_weights(channels)
 
   @override
@@ -105,7 +114,7 @@ class MLPSpace(space_lib.Space):
       'hidden_shapes': template.hidden_shapes,
       'features': template.features,
       'head': template.head,
-    }
+    } | ({} if len(self.grid) == 2 else {'grid_axes': len(self.grid)})
 
 
 def _sharings(model: mlp_lib.EquivariantMLP) -> dict[str, Sharing]:
@@ -125,29 +134,44 @@ def mlp_space(
   hidden_shapes: Sequence[Sequence[int]] | None = None,
   features: int | None = None,
   head: str = 'dense',
+  grid_axes: int = 2,
 ) -> MLPSpace:
-  """Returns the space of MLPs on images of a given shape.
+  """Returns the space of MLPs on images, sequences, volumes or tables.
 
   Args:
-    image_shape: (H, W), or (H, W, C) for colour.
-    num_classes: The number of logits.
-    symmetries: The table; by default those of the paper's twelve that can act
-      on the grids.
+    image_shape: The shape of one example: the grid, then any channels, such as
+      (H, W) or (H, W, C).
+    num_classes: The number of outputs.
+    symmetries: The table; by default those of `symmetries.CANDIDATES` that can
+      act on the grids, for images the paper's twelve.
     hidden_shapes: The grids of the hidden layers; by default two that have the
-      images' symmetries, (20, 20) for images of 28×28.
-    features: Channels at each hidden point. By default no channel axis for grey
-      images, one channel for colour images, and more on small grids.
+      inputs' symmetries, (20, 20) for images of 28×28, see `hidden_side`. If a
+      symmetry cannot act there, the input's own points, or some of their
+      orbits if there are many.
+    features: Channels at each hidden point. By default no channel axis for
+      inputs without channels, one channel for others, and more on small grids.
     head: 'dense' or 'invariant'.
+    grid_axes: How many of the first axes of an example are its grid.
   """
-  grid = tuple(image_shape[:2])
+  image_shape = tuple(image_shape)
+  grid = image_shape[:grid_axes]
+  by_default = hidden_shapes is None
   if hidden_shapes is None:
-    hidden_shapes = (tuple(hidden_side(side) for side in grid),) * 2
-  grids = (grid, *hidden_shapes)
+    # 24 × 24 points, or as many on other grids.
+    cap = int(_MAX_HIDDEN ** (1 / len(grid)) + 1e-9)
+    hidden_shapes = (tuple(hidden_side(side, cap) for side in grid),) * 2
   if symmetries is None:
-    symmetries = space_lib.applicable(grids)
-  if features is None:
-    features = _default_features(image_shape, hidden_shapes)
+    symmetries = space_lib.applicable((grid, *hidden_shapes))
   symmetries = symmetries_lib.as_symmetries(symmetries)
+  hidden_shapes = tuple(map(tuple, hidden_shapes))
+  if not _act(symmetries, hidden_shapes[0]):
+    on_both, hidden = _own_points(symmetries, grid)
+    if by_default:
+      hidden_shapes = (hidden,) * 2
+    if set(hidden_shapes) == {hidden}:  # also where a result is loaded
+      symmetries = on_both
+  if features is None:
+    features = _default_features(image_shape, grid, hidden_shapes)
   template = mlp_lib.EquivariantMLP(
     symmetries,
     num_classes=num_classes,
@@ -156,40 +180,94 @@ def mlp_space(
     features=features,
     head=head,
   )
-  networks = lattice(symmetries, grids)
+  networks = lattice(symmetries, (grid, *hidden_shapes))
   return MLPSpace(
     table=space_lib.Table(
       tuple(s.name for s in symmetries), networks.network_of
     ),
     symmetries=symmetries,
-    image_shape=tuple(image_shape),
+    image_shape=image_shape,
     lattice=networks,
     template=template,
   )
 
 
-def hidden_side(side: int) -> int:
+def hidden_side(side: int, cap: int | None = None) -> int:
   """Returns the side of a hidden grid.
 
   Up to 16 it is the image's side, so that every symmetry acts on hidden points
   as it does on pixels. (Translation by four has order 4 on 16 points and order
   3 on 12: a layer between such grids is invariant to it.) Beyond, it is 5/7 of
   the image's side, as in the paper, rounded so that odd sides stay odd, even
-  sides even, and multiples of four multiples of four.
+  sides even, and multiples of four multiples of four. If that exceeds the cap,
+  it is the largest divisor of the side up to the cap of which the same holds,
+  on which translations have an order that divides theirs; without a divisor of
+  at least half the cap, the largest number up to the cap.
 
-  >>> [hidden_side(side) for side in (3, 8, 15, 16, 28, 32)]
-  [3, 8, 15, 16, 20, 24]
+  Args:
+    side: Of the input grid.
+    cap: The largest side, None for no limit. Networks have as many weights as
+      inputs times hidden points, so large grids need it.
+
+  >>> [hidden_side(side, 24) for side in (3, 8, 15, 16, 28, 32, 60, 80, 128)]
+  [3, 8, 15, 16, 20, 24, 20, 20, 16]
   """
-  if side <= _SMALL_SIDE:
+  cap = cap or side
+  if side <= min(_SMALL_SIDE, cap):
     return side
   step = 4 if side % 4 == 0 else 2
-  return side - step * round(side * 2 / 7 / step)
+  hidden = side - step * round(side * 2 / 7 / step)
+  if hidden <= cap:
+    return hidden
+  start = side % 2 if step == 2 else 0
+  allowed = [n for n in range(start, cap + 1, step) if n > 0] or [cap]
+  dividing = [n for n in allowed if side % n == 0 and 2 * n >= cap]
+  return max(dividing or allowed)
+
+
+def _act(
+  symmetries: Sequence[symmetries_lib.Symmetry], grid: Sequence[int]
+) -> bool:
+  """Whether all symmetries act on a grid."""
+  try:
+    for symmetry in symmetries:
+      permutation(symmetry, grid)
+  except ValueError:
+    return False
+  return True
+
+
+def _own_points(
+  symmetries: Sequence[symmetries_lib.Symmetry], grid: tuple[int, ...]
+) -> tuple[tuple[symmetries_lib.Symmetry, ...], tuple[int, ...]]:
+  """Returns a hidden grid of the input's points, on which symmetries act.
+
+  If there are many points, it holds whole orbits of them, each as often as any
+  other, up to `_MAX_HIDDEN` points; the symmetries returned act there too.
+  """
+  found = [permutation(s, grid) for s in symmetries]  # raises if one cannot act
+  labels = orbits(found, math.prod(grid))
+  if labels.size <= _MAX_HIDDEN:
+    return tuple(symmetries), grid
+  sizes = np.bincount(labels)
+  order = np.random.default_rng(0).permutation(sizes.size)
+  kept = order[np.cumsum(sizes[order]) <= _MAX_HIDDEN]
+  if not kept.size:  # one orbit is larger
+    return tuple(symmetries), grid
+  points = np.flatnonzero(np.isin(labels, kept))
+  place = np.cumsum(np.isin(labels, kept)) - 1
+  return tuple(
+    symmetries_lib.named(s.name, (p, place[p[points]].astype(np.int32)))
+    for s, p in zip(symmetries, found, strict=True)
+  ), (points.size,)
 
 
 def _default_features(
-  image_shape: Sequence[int], hidden_shapes: Sequence[Sequence[int]]
+  image_shape: Sequence[int],
+  grid: Sequence[int],
+  hidden_shapes: Sequence[Sequence[int]],
 ) -> int | None:
   points = min(math.prod(shape) for shape in hidden_shapes)
   if points < _FEW_POINTS:
     return min(32, -(-_FULL_WIDTH // points))
-  return None if len(image_shape) == 2 else 1
+  return None if len(image_shape) == len(grid) else 1

@@ -33,6 +33,7 @@ from aen.train import evaluate as evaluate_lib
 from aen.train import score as score_lib
 
 _PREDICT_BATCH = 1000
+_IMBALANCE = 3  # the largest class over the smallest, beyond which it is said
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +62,23 @@ class Ranked:
     return in_words(self.symmetries)
 
 
+def measured(best: 'Best', accuracy: float, num_test: int) -> str:
+  """Returns a test result as the end of a sentence."""
+  if best.is_regression:
+    return f'reaches R² = {accuracy:.3f} on {num_test} test images'
+  return f'gets {100 * accuracy:.1f} % of {num_test} test images right'
+
+
+def gain_in_words(best: 'Best') -> str:
+  """Returns the gain in points of accuracy, or in R²."""
+  gain = best.gain
+  if best.is_regression:
+    return (
+      f'{gain.mean:+.3f} (95 % interval {gain.low:+.3f} … {gain.high:+.3f})'
+    )
+  return str(gain)
+
+
 def in_words(symmetries: Sequence[str]) -> str:
   """Returns a network's names as one phrase."""
   return ' + '.join(symmetries) or 'no symmetry'
@@ -77,11 +95,17 @@ class Best:
     model: The Flax module.
     variables: Its parameters, {'params': …}.
     scaling: Applied by `predict` to images.
-    image_shape: (H, W) or (H, W, C).
-    accuracy: On the test images, mean over seeds.
+    image_shape: The shape of one example.
+    accuracy: On the test images, mean over seeds; R² of numbers.
     baseline_accuracy: The same for the baseline.
     gain: The difference.
-    class_names: One per label, if known.
+    class_names: One per label, if known; empty for numbers.
+    classes: The labels themselves, as they were given; 0, 1, … if empty.
+    target_scaling: How numbers to predict were standardised; None for classes.
+    balanced_accuracy: The mean over classes of the test accuracy within each;
+      None for numbers.
+    baseline_balanced_accuracy: The same for the baseline.
+    class_shares: The share of each class among the training examples.
   """
 
   symmetries: tuple[str, ...]
@@ -94,24 +118,69 @@ class Best:
   baseline_accuracy: float
   gain: score_lib.Gain
   class_names: tuple[str, ...] = ()
+  classes: tuple[Any, ...] = ()
+  target_scaling: evaluate_lib.Scaling | None = None
+  balanced_accuracy: float | None = None
+  baseline_balanced_accuracy: float | None = None
+  class_shares: tuple[float, ...] = ()
 
   @property
   def name(self) -> str:
     """The names as one phrase."""
     return in_words(self.symmetries)
 
+  @property
+  def is_regression(self) -> bool:
+    """Whether it predicts numbers, not classes."""
+    return self.target_scaling is not None
+
   def __repr__(self) -> str:
-    return f'Best({self.name}, {100 * self.accuracy:.1f} % right)'
+    return f'Best({self.name}, {self._measured(self.accuracy)})'
+
+  def _measured(self, accuracy: float) -> str:
+    if self.is_regression:
+      return f'R² {accuracy:.3f}'
+    return f'{100 * accuracy:.1f} % right'
 
   def predict(self, images: np.ndarray) -> np.ndarray:
-    """Returns the class of each image, int [N].
+    """Returns the class of each image, or the number predicted. [N].
 
-    Uses the child with the best validation score; `accuracy` is the mean over
-    all children.
+    Classes are labels as they were given to the search. Uses the child with the
+    best validation score; `accuracy` is the mean over all children.
 
     Args:
       images: As they were given to the search.
     """
+    outputs = self._outputs(images)
+    if self.target_scaling is not None:
+      scaling = self.target_scaling
+      return outputs[:, 0] * np.float32(scaling.std) + np.float32(scaling.mean)
+    labels = outputs.argmax(axis=-1)
+    if not self.classes:
+      return labels
+    classes = np.array(self.classes)
+    if len(classes) != len(self.classes) or classes.ndim > 1:
+      classes = np.empty(len(self.classes), object)
+      classes[:] = self.classes
+    return classes[labels]
+
+  def predict_proba(self, images: np.ndarray) -> np.ndarray:
+    """Returns the probability of each class, float32 [N, classes].
+
+    Columns are in the order of `class_names`.
+
+    Args:
+      images: As they were given to the search.
+    """
+    if self.is_regression:
+      raise ValueError(
+        'predict_proba gives probabilities of classes, but this network'
+        ' predicts numbers; use predict'
+      )
+    return np.asarray(jax.nn.softmax(self._outputs(images), axis=-1))
+
+  def _outputs(self, images: np.ndarray) -> np.ndarray:
+    """Returns logits, or standardised numbers. float32 [N, outputs]."""
     images, shape = np.asarray(images), self.image_shape
     if images.shape[1:] not in (shape, (*shape, 1)):
       raise ValueError(
@@ -121,7 +190,7 @@ class Best:
     scaled = self.scaling(images.reshape(-1, *shape))
     if not np.isfinite(scaled).all():
       raise ValueError('expected images of finite numbers, got some NaN or inf')
-    return predict(self.model, self.variables, scaled)
+    return outputs(self.model, self.variables, scaled)
 
   def export(self, path: io_lib.PathLike) -> None:
     """Writes an ONNX file: raw pixels in, class scores out; see `aen.export`.
@@ -140,24 +209,24 @@ class Best:
     )
 
 
-def predict(
+def outputs(
   model: nn.Module, variables: Mapping[str, Any], images: np.ndarray
 ) -> np.ndarray:
-  """Returns the class of each scaled image, int [N]."""
-  batches = range(0, len(images), _PREDICT_BATCH)
-  parts = [
-    np.asarray(_classes(model, variables, images[i : i + _PREDICT_BATCH]))
-    for i in batches
-  ]
-  return np.concatenate(parts) if parts else np.zeros(0, np.int32)
+  """Returns what a network makes of scaled images, float32 [N, outputs]."""
+  batches = range(0, max(1, len(images)), _PREDICT_BATCH)
+  return np.concatenate(
+    [
+      np.asarray(_apply(model, variables, images[i : i + _PREDICT_BATCH]))
+      for i in batches
+    ]
+  )
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _classes(
+def _apply(
   model: nn.Module, variables: Mapping[str, Any], images: jax.Array
-) -> jax.Array:
-  logits: Any = model.apply(variables, images)
-  return logits.argmax(axis=-1)
+) -> Any:
+  return model.apply(variables, images)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,24 +303,87 @@ class SearchResult:
   def answer(self) -> str:
     """What helps, in words."""
     best, num_test, helper = self.best, self.num_images[2], self.space.helper
-    right = f'{100 * best.accuracy:.1f} % of {num_test} test images right'
+    reached = measured(best, best.accuracy, num_test)
     if self.is_baseline:
       which = f' ({best.name})' if best.symmetries else ''
-      return (
+      text = (
         f'No {helper} helps: none did better on the validation images than the'
-        f' network without {helper}{which}, which gets {right}.'
+        f' network without {helper}{which}, which {reached}.'
       )
+      return ' '.join([text, *self._remarks()])
     name = best.name
     if best.implied:
       name += f', which also implies {", ".join(best.implied)}'
+    if best.is_regression:
+      against = f'R² = {best.baseline_accuracy:.3f}'
+    else:
+      against = f'{100 * best.baseline_accuracy:.1f} %'
+    reached = reached.removeprefix('gets ').removeprefix('reaches ')
     compared = (
-      f'{name}: {right}, against {100 * best.baseline_accuracy:.1f} % without'
-      f' {helper}: {best.gain}'
+      f'{name}: {reached}, against {against} without {helper}:'
+      f' {gain_in_words(best)}'
     )
     if best.gain.is_clear:
-      return f'{compared}.'
-    doubt = 'which may be chance'
-    return f'No {helper} clearly helps. The best was {compared}, {doubt}.'
+      return ' '.join([f'{compared}.', *self._remarks()])
+    return ' '.join(
+      [
+        f'Validation favours {compared}, which may be chance.',
+        *self._doubts(),
+        *self._remarks(),
+      ]
+    )
+
+  def _doubts(self) -> list[str]:
+    """Returns what else is known of a gain that is not clear."""
+    best, num_test = self.best, self.num_images[2]
+    doubts = []
+    validated = {entry.network: entry for entry in self.ranking}
+    chosen, other = self.ranking[0], validated.get(self.baseline)
+    if chosen.retrained and other and other.retrained:
+      what = 'R²' if best.is_regression else 'accuracy'
+      unit, factor = ('', 1) if best.is_regression else (' %', 100)
+      doubts.append(
+        f'Its mean validation {what} over {chosen.retrained.num_seeds} splits'
+        f' is {factor * chosen.retrained.accuracy:.3g}{unit}, against'
+        f' {factor * other.retrained.accuracy:.3g}{unit} without.'
+      )
+    names = {*best.symmetries, *best.implied}
+    findings = self.screening.findings if self.screening else {}
+    for outcome, words in (
+      (screen_lib.ACCEPTED, 'The data are compatible with {}.'),
+      (screen_lib.UNDECIDED, 'The screen cannot tell whether they have {}.'),
+      (screen_lib.REJECTED, 'By the screen, the data do not have {}.'),
+    ):
+      some = [
+        n for n, f in findings.items() if f.outcome == outcome and n in names
+      ]
+      if some:
+        doubts.append(words.format(', '.join(some)))
+    needed = best.gain.images_needed(num_test)
+    if needed is not None:
+      doubts.append(f'About {needed} test images would settle such a gain.')
+    elif best.gain.mean > 0:
+      doubts.append(
+        'Seeds differ more than that: a larger retrain_seeds would tell.'
+      )
+    return doubts
+
+  def _remarks(self) -> list[str]:
+    """Returns what the reader of any verdict should know about the data."""
+    best, remarks = self.best, []
+    shares = [share for share in best.class_shares if share]
+    if shares and max(shares) > _IMBALANCE * min(shares):
+      largest = best.class_names[int(np.argmax(best.class_shares))]
+      remarks.append(
+        f'The classes are imbalanced: {100 * max(shares):.0f} % are {largest}.'
+      )
+      if best.balanced_accuracy is not None:
+        remarks.append(
+          f'Balanced accuracy: {100 * best.balanced_accuracy:.1f} %, against'
+          f' {100 * (best.baseline_balanced_accuracy or 0):.1f} %'
+          f' without {self.space.helper}.'
+        )
+    return remarks
 
   def __repr__(self) -> str:
     return f'SearchResult({self.dataset!r}, {self.answer!r})'
@@ -483,6 +615,11 @@ def weights_checksum(variables: Mapping[str, Any]) -> str:
 
 
 _BEST_FIELDS = ('symmetries', 'implied', 'accuracy', 'baseline_accuracy')
+_YOUNGER_FIELDS = (
+  'balanced_accuracy',
+  'baseline_balanced_accuracy',
+  'class_shares',
+)
 
 
 def _as_json(result: SearchResult) -> dict[str, Any]:
@@ -495,7 +632,14 @@ def _as_json(result: SearchResult) -> dict[str, Any]:
     'best': {
       'network': result.ranking[0].network,
       **{name: getattr(best, name) for name in _BEST_FIELDS},
+      **{name: getattr(best, name) for name in _YOUNGER_FIELDS},
       'scaling': dataclasses.asdict(best.scaling),
+      'target_scaling': best.target_scaling
+      and dataclasses.asdict(best.target_scaling),
+      'classes': [
+        value if isinstance(value, str | int | float) else str(value)
+        for value in best.classes
+      ],
       'gain': dataclasses.asdict(best.gain),
       'class_names': best.class_names,
       'checksum': weights_checksum(best.variables),
@@ -547,7 +691,14 @@ def _from_json(
       accuracy=best['accuracy'],
       baseline_accuracy=best['baseline_accuracy'],
       gain=score_lib.Gain(**best['gain']),
-      class_names=tuple(best.get('class_names', ())),  # older: none
+      # Older files have none of these.
+      class_names=tuple(best.get('class_names', ())),
+      classes=tuple(best.get('classes', ())),
+      target_scaling=best.get('target_scaling')
+      and evaluate_lib.Scaling(**best['target_scaling']),
+      balanced_accuracy=best.get('balanced_accuracy'),
+      baseline_balanced_accuracy=best.get('baseline_balanced_accuracy'),
+      class_shares=tuple(best.get('class_shares', ())),
     ),
     ranking=tuple(map(ranked, stored['ranking'])),
     counts=Counts(**stored['counts']),
@@ -576,12 +727,13 @@ def from_spec(
     symmetries: Those in its table that are not in `SYMMETRIES`.
   """
   own = symmetries_lib.as_symmetries(symmetries)
-  known = {**symmetries_lib.SYMMETRIES, **{s.name: s for s in own}}
+  known = {**symmetries_lib.NAMED, **{s.name: s for s in own}}
   # Launchers name functions by module: found by what they do instead.
   actions = dict(zip(spec['symmetries'], spec.get('actions', ()), strict=False))
+  grid = spec['image_shape'][: spec.get('grid_axes', 2)]
   for name in spec['symmetries']:
     for symmetry in own if name not in known else ():
-      if space_lib.action(symmetry, spec['image_shape']) == actions.get(name):
+      if space_lib.action(symmetry, grid) == actions.get(name):
         known[name] = symmetries_lib.Symmetry(name, symmetry.fn)
   if unknown := [name for name in spec['symmetries'] if name not in known]:
     raise ValueError(

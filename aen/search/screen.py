@@ -16,6 +16,7 @@ import numpy as np
 from scipy import stats
 
 from aen import io as io_lib
+from aen.data import own
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import canonical
 from aen.groups.orbits import join
@@ -33,6 +34,7 @@ _RANDOMIZATIONS = 999
 _POWER = 0.9  # with which `examples_needed` suffice
 _MAX_PAIRS = 2**25  # of points, up to which closures are computed
 _NUM_SAMPLES = 6  # examples that the figure shows
+_NUM_BINS = 5  # of numbers to predict
 
 REJECTED, ACCEPTED, UNDECIDED = 'rejected', 'accepted', 'undecided'
 
@@ -326,12 +328,12 @@ def screen(
       distribution of each class is invariant. By default the distribution of
       all examples.
     symmetries: Names, functions of an array, `Symmetry` objects, or a mix; by
-      default those of `SYMMETRIES` that can act on the grid.
+      default those of `symmetries.CANDIDATES` that can act on the grid.
     groups: Examples with equal numbers depend on each other, such as augmented
       copies of one image, and are transformed together. [N]. Equal examples
       always are.
-    grid: The axes of an example that symmetries act on; by default all of one
-      or two, else the first two. The others are channels.
+    grid: The axes of an example that symmetries act on, the first ones; by
+      default as `own.as_inputs` says. The others are channels.
     level: The largest probability of rejecting any symmetry that the data have.
     bound: Accept a symmetry that is not rejected if the upper confidence limit
       of its effect is at most this.
@@ -351,11 +353,6 @@ def screen(
   num_examples = len(examples)
   classes = _as_classes(labels, num_examples)
   if symmetries is None:
-    if len(grid) != 2:
-      raise ValueError(
-        f'the built-in symmetries act on images, got a grid of shape {grid};'
-        ' give your own as functions of an array: symmetries=[…]'
-      )
     symmetries = space_lib.applicable([grid])
   symmetries = symmetries_lib.as_symmetries(symmetries)
   io_lib.real(bound, 'bound', 0, np.inf)
@@ -415,6 +412,17 @@ def screen(
   )
 
 
+def binned(labels: np.ndarray) -> np.ndarray:
+  """Returns classes as they are, and numbers as the fifth they belong to.
+
+  If (g x, y) is distributed as (x, y), then so is x within every range of y.
+  """
+  if labels.dtype.kind != 'f':
+    return labels
+  edges = np.quantile(labels, np.arange(1, _NUM_BINS) / _NUM_BINS)
+  return np.searchsorted(edges, labels)
+
+
 def holm(p_values: np.ndarray) -> np.ndarray:
   """Returns Holm's adjusted p-values.
 
@@ -444,7 +452,7 @@ def _as_examples(
       ' something else among them'
     )
   shape = inputs.shape[1:]
-  axes = len(grid) if grid is not None else min(2, len(shape))
+  axes = len(grid) if grid is not None else own.as_inputs(inputs)[1]
   if grid is not None and tuple(grid) != shape[:axes]:
     raise ValueError(
       f'grid must be the first axes of an example, whose shape is {shape}, got'

@@ -10,6 +10,8 @@ import dataclasses
 import functools
 import math
 import pathlib
+import sys
+import time
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,10 @@ import numpy as np
 from aen import io as io_lib
 from aen.data import dataset as dataset_lib
 from aen.data import load as load_lib
+from aen.data import own
 from aen.groups import symmetries as symmetries_lib
 from aen.search import explore as explore_lib
+from aen.search import gcnn_space
 from aen.search import mlp_space
 from aen.search import result as result_lib
 from aen.search import screen as screen_lib
@@ -35,92 +39,251 @@ from aen.train.store import Record
 SEARCH_IMAGES = 4000
 SEARCH_STEPS = 250
 MIN_EPOCHS = 4
-MAX_EXHAUSTIVE = 1000  # networks, beyond which `discover` uses the DQN
+MAX_EXHAUSTIVE = 1000  # networks, beyond which `discover` trains some of them
+MAX_CNNS = 48  # networks that `discover` trains of group CNNs, by default
+NETWORKS = ('mlp', 'cnn')
+_EXPLORING_SHARE = 0.5  # of a time limit
+_USED_SHARE = 0.85  # of a time limit, before results are due
+_FEWEST_SEEDS = 3  # of retraining, before fewer networks are retrained
+_LONG = 30  # minutes, from which on the line on time says how to shorten it
 
 
 def discover(
-  images: np.ndarray,
-  labels: np.ndarray,
+  images: Any,
+  labels: Any,
   *,
-  test_images: np.ndarray | None = None,
-  test_labels: np.ndarray | None = None,
+  test_images: Any = None,
+  test_labels: Any = None,
   class_names: Sequence[str] | None = None,
+  grid_axes: int | None = None,
+  task: str | None = None,
   symmetries: symmetries_lib.SymmetryLike | None = None,
+  network: str = 'mlp',
+  hidden_shapes: Sequence[Sequence[int]] | None = None,
   head: str = 'invariant',
+  downscale: int = 1,
   strategy: str | None = None,
-  recipe: recipe_lib.Recipe | None = None,
+  recipe: recipe_lib.Recipe | Mapping[str, Any] | None = None,
   seed: int = 0,
   run_dir: io_lib.PathLike | None = None,
   executor: Any = None,
+  progress: bool = True,
   **options: Any,
 ) -> result_lib.SearchResult:
-  """Finds the symmetries that a network for these images should have.
+  """Finds the symmetries that a network for these data should have.
 
   First, `screen` tests which symmetries the data have. Then every distinct
-  network is trained on some of the images and scored on others; the best are
+  network is trained on some of the examples and scored on others; the best are
   retrained with several seeds, each with another split into
-  training and validation images; the chosen one is compared with the network
-  without symmetry on test images, which are used for nothing else.
+  training and validation examples; the chosen one is compared with the network
+  without symmetry on test examples, which are used for nothing else.
 
   Args:
-    images: uint8 or float, [N, H, W] or [N, H, W, C].
-    labels: Integers from 0. [N].
-    test_images: As `images`; by default a sixth of the images is held out.
+    images: Numbers of any shape: images [N, H, W] or [N, H, W, C], sequences
+      [N, L] or [N, L, C], volumes [N, D, H, W] or [N, D, H, W, C], tables
+      [N, F].
+    labels: One per example. Classes (whole numbers, names, truth values,
+      one-hot rows, anything that can be hashed), or numbers to predict.
+    test_images: As `images`; by default a sixth of the examples is held out.
     test_labels: As `labels`.
-    class_names: One per label.
-    symmetries: Names, functions of an array, `Symmetry` objects, or a mix; by
-      default those of the paper's twelve that can act on the images.
-    head: 'invariant' (the logits do not change when the image is transformed,
+    class_names: One per class, in the order of the labels.
+    grid_axes: How many axes of an example are its grid, on which symmetries
+      act; a further axis holds channels. By default as `own.as_inputs` says.
+    task: 'classification' or 'regression'; by default regression if labels are
+      floats with fractions.
+    symmetries: Names, functions of an array, permutations as integer arrays,
+      `Symmetry` objects, or a mix; by default those of
+      `symmetries.CANDIDATES[grid_axes]` that can act on the grid, for images
+      the paper's twelve.
+    network: 'mlp', or 'cnn' for group CNNs on images: their symmetries,
+      augmentations and size.
+    hidden_shapes: The grids of the hidden layers of MLPs; see `mlp_space`.
+    head: 'invariant' (the outputs do not change when the input is transformed,
       which says most about the data) or 'dense' (the paper's).
+    downscale: Averages blocks of this side on the grid before anything else,
+      for large images; `predict` then takes images that are averaged too.
     strategy: Name in `strategies.STRATEGIES`; by default every network is
-      trained if there are at most 1000, else 'dqn'.
+      trained if there are at most 1000 and no budget, else 'screened'.
     recipe: Hyperparameters; by default Adam, as many steps as the paper's, and
-      the likelihood of the validation labels as the criterion.
+      the likelihood of the validation labels as the criterion. A dict changes
+      single fields of that default.
     seed: Random seed of the search.
     run_dir: Where to keep results; the same call resumes an interrupted search.
       By default nothing is kept.
+    progress: Whether to print what is found and how long it takes, on stderr.
     executor: Where to train, as of `search`; by default in this process.
-    **options: Further fields of `SearchConfig`.
+    **options: Further fields of `SearchConfig`, such as max_networks and
+      max_minutes.
 
   Returns:
     The result: `.best.symmetries`, `.best.predict`, `.ranking`, `.verdict`, …
   """
-  data = load_lib.from_arrays(
+  started = time.monotonic()
+  say = _say if progress else (lambda line: None)
+  _check_options(recipe, options)
+  if network not in NETWORKS:
+    raise ValueError(
+      f'network must be one of {", ".join(NETWORKS)}, got {network!r}'
+    )
+  data = examples(
     images,
     labels,
     test_images=test_images,
     test_labels=test_labels,
     class_names=class_names,
+    grid_axes=grid_axes,
+    task=task,
+    downscale=downscale,
     seed=seed,
   )
-  _check_options(recipe, options)
-  space = mlp_space.mlp_space(
-    data.image_shape, data.num_classes, symmetries, head=head
-  )
-  if recipe is None:
-    recipe = default_recipe(min(len(data.train), SEARCH_IMAGES))
+  say(describe_data(data))
+  _check(data)
+  if network == 'cnn':
+    if data.grid_axes != 2:
+      raise ValueError(
+        f"network='cnn' needs images, with grid_axes=2, got {data.grid_axes};"
+        " leave it out, or give network='mlp'"
+      )
+    space: space_lib.Space = gcnn_space.gcnn_space(
+      data.image_shape, data.num_outputs, symmetries, head=head
+    )
+  else:
+    space = mlp_space.mlp_space(
+      data.image_shape,
+      data.num_outputs,
+      symmetries,
+      hidden_shapes=hidden_shapes,
+      head=head,
+      grid_axes=data.grid_axes,
+    )
+  if not isinstance(recipe, recipe_lib.Recipe):
+    count = min(len(data.train), SEARCH_IMAGES)
+    recipe = default_recipe(count, **dict(recipe or {}))
+  has_budget = {'max_networks', 'max_minutes'} & {
+    name for name, value in options.items() if value is not None
+  }
   if strategy is None:
-    strategy = 'exhaustive' if len(space) <= MAX_EXHAUSTIVE else 'dqn'
+    few = len(space) <= MAX_EXHAUSTIVE and not has_budget
+    strategy = 'exhaustive' if few and network == 'mlp' else 'screened'
+  if network == 'cnn' and not has_budget:
+    options = {'max_networks': MAX_CNNS, **options}
   config = explore_lib.SearchConfig(recipe, strategy, seed=seed, **options)
-  return search(data, space, config, run_dir, screened=True, executor=executor)
+  say(
+    f'{len(space)} networks of {len(space.symmetries)} symmetries, up to'
+    f' {space.num_weights(0)} weights'
+  )
+  return search(
+    data,
+    space,
+    config,
+    run_dir,
+    screened=True,
+    executor=executor,
+    say=say,
+    started=started,
+  )
+
+
+def examples(
+  images: Any,
+  labels: Any,
+  *,
+  test_images: Any = None,
+  test_labels: Any = None,
+  grid_axes: int | None = None,
+  downscale: int = 1,
+  **options: Any,
+) -> dataset_lib.Dataset:
+  """Returns the data set that `discover` makes of its arguments."""
+  if downscale != 1:
+    io_lib.positive(downscale, 'downscale')
+    images, grid_axes = own.as_inputs(images, grid_axes)
+    images = downscaled(images, grid_axes, downscale)
+    if test_images is not None:
+      test_images = downscaled(test_images, grid_axes, downscale)
+  return load_lib.from_examples(
+    images,
+    labels,
+    test_inputs=test_images,
+    test_targets=test_labels,
+    grid_axes=grid_axes,
+    **options,
+  )
+
+
+def downscaled(images: np.ndarray, grid_axes: int, factor: int) -> np.ndarray:
+  """Returns float32 images whose pixels are means of blocks.
+
+  >>> downscaled(np.arange(8.0).reshape(1, 2, 4), 2, 2).tolist()
+  [[[2.5, 4.5]]]
+  """
+  images = np.asarray(images)
+  shape = images.shape[1 : 1 + grid_axes]
+  if any(side % factor for side in shape):
+    raise ValueError(
+      f'downscale={factor} must divide the sides of the grid, got {shape}; crop'
+      ' the images, or choose another factor'
+    )
+  blocks = [part for side in shape for part in (side // factor, factor)]
+  split = images.reshape(len(images), *blocks, *images.shape[1 + grid_axes :])
+  axes = tuple(range(2, 2 + 2 * grid_axes, 2))
+  return split.mean(axis=axes, dtype=np.float64).astype(np.float32)
+
+
+def describe_data(data: dataset_lib.Dataset) -> str:
+  """Returns one line that says what the data were taken for."""
+  grid = data.image_shape[: data.grid_axes]
+  shape = '×'.join(map(str, grid))
+  if channels := data.image_shape[data.grid_axes :]:
+    shape += f' with {channels[0]} channels'
+  counts = ' + '.join(
+    str(len(split)) for split in (data.train, data.validation, data.test)
+  )
+  what = 'numbers to predict'
+  if data.class_names:
+    shown = ', '.join(data.class_names[:6])
+    more = ', …' if data.num_classes > 6 else ''
+    what = f'{data.num_classes} classes ({shown}{more})'
+  return (
+    f'{counts} training, validation and test examples of {shape}'
+    f' (grid_axes={data.grid_axes}), {what}'
+  )
+
+
+def _say(line: str) -> None:
+  print(line, file=sys.stderr, flush=True)
 
 
 def _check_options(recipe: Any, options: Mapping[str, Any]) -> None:
   """Raises if `discover` was given an argument that is no option."""
-  if recipe is not None and not isinstance(recipe, recipe_lib.Recipe):
+  fields = {field.name for field in dataclasses.fields(recipe_lib.Recipe)}
+  if isinstance(recipe, Mapping) and not set(recipe) <= fields:
+    raise TypeError(
+      f'recipe may change {", ".join(sorted(fields))}, got'
+      f' {", ".join(sorted(set(recipe) - fields))}'
+    )
+  if not isinstance(recipe, recipe_lib.Recipe | Mapping | None):
     raise TypeError(f'recipe must be an aen.Recipe, got {recipe!r}')
   known = {field.name for field in dataclasses.fields(explore_lib.SearchConfig)}
   for name in options.keys() - known:
-    if name in {field.name for field in dataclasses.fields(recipe_lib.Recipe)}:
-      hint = f'give recipe=aen.Recipe({name}=…)'
+    if name in fields:
+      hint = (
+        f"give recipe=aen.Recipe({name}=…, criterion='likelihood'), or"
+        f" recipe={{'{name}': …}} to keep everything else"
+      )
     else:
       hint = f'it has {", ".join(sorted(known))}'
     raise TypeError(f'discover has no option {name!r}; {hint}')
 
 
 def default_recipe(num_images: int, **changes: Any) -> recipe_lib.Recipe:
-  """Returns a recipe with as many steps as the paper's children take."""
+  """Returns a recipe with as many steps as the paper's children take.
+
+  Where there are fewer images than a batch, a batch is a half of them.
+  """
   batch_size = changes.get('batch_size', recipe_lib.Recipe.batch_size)
+  if num_images < batch_size and 'batch_size' not in changes:
+    batch_size = changes['batch_size'] = max(1, num_images // 2)
   epochs = math.ceil(SEARCH_STEPS / max(1, num_images // batch_size))
   defaults = {'epochs': max(MIN_EPOCHS, epochs), 'criterion': 'likelihood'}
   return recipe_lib.Recipe(**{**defaults, **changes})
@@ -136,6 +299,8 @@ def search(
   evaluator: Callable[..., evaluate_lib.Evaluate] = evaluate_lib.make_evaluator,
   screened: bool = False,
   executor: Any = None,
+  say: Callable[[str], None] = lambda line: None,
+  started: float | None = None,
 ) -> result_lib.SearchResult:
   """Searches a space for the best network on a data set.
 
@@ -156,30 +321,42 @@ def search(
     executor: Where to train: 'local' (the default), 'processes', 'ray',
       anything with `submit(function, job)` such as Dask's `Client`, or
       `executors.Workers` with further options. The result is the same.
+    say: Is told how long the search will take.
+    started: When the time limit began, by `time.monotonic`; now by default.
 
   Returns:
     The result.
   """
+  clock = _Clock(config, time.monotonic() if started is None else started)
   _check(data)
   workers = executors_lib.as_workers(executor)
+  given = data
+  data, target_scaling = _standardised(data)
   searched = at_most(data, search_images)
   evaluate_lib.check_batch(searched, config.recipe)
   strategy = explore_lib.make_strategy(space, config)
-  run = functools.partial(
-    _search,
-    data,
-    searched,
-    space,
-    config,
-    strategy,
-    on_trained,
-    screened,
-  )
+
+  def run(store: store_lib.Results, where: Mapping[str, Any]) -> Any:
+    result = _search(
+      data,
+      searched,
+      space,
+      config,
+      strategy,
+      on_trained,
+      screened,
+      functools.partial(evaluator, store=store, **where),
+      clock,
+      say,
+    )
+    best = dataclasses.replace(result.best, target_scaling=target_scaling)
+    return dataclasses.replace(result, best=best)
+
   if run_dir is None:
     with store_lib.Results() as store, workers.started(None) as where:
-      return run(functools.partial(evaluator, store=store, **where))
+      return run(store, where)
   run_dir = pathlib.Path(run_dir)
-  description = describe(data, space, config, search_images)
+  description = describe(given, space, config, search_images)
   with io_lib.locked(run_dir):
     found = result_lib.finished(run_dir, description, space.symmetries)
     if found is not None:
@@ -189,8 +366,7 @@ def search(
       store_lib.Results(run_dir / 'results.sqlite') as store,
       workers.started(run_dir) as where,
     ):
-      result = run(functools.partial(evaluator, store=store, **where))
-      result = dataclasses.replace(result, config=description)
+      result = dataclasses.replace(run(store, where), config=description)
       result.save(run_dir)
       store.forget_params()
   return result
@@ -205,6 +381,8 @@ def _search(
   on_trained: Callable[[Sequence[Record]], None] | None,
   screened: bool,
   evaluator: Callable[..., evaluate_lib.Evaluate],
+  clock: '_Clock',
+  say: Callable[[str], None],
 ) -> result_lib.SearchResult:
   """Explores, retrains, chooses and compares."""
   screening = None
@@ -223,12 +401,135 @@ def _search(
     children_per_batch=config.children_per_batch,
   )
   every = config.strategy == 'exhaustive'
-  total = len(space) * config.num_seeds if every else None
+  limit = config.max_networks
+  total = min(len(space), limit) if limit else len(space) if every else None
+  total = total and total * config.num_seeds
   with evaluate_lib.ProgressBar('search', total, on_trained) as bar:
-    evaluate = make(searched, recipe=config.recipe, on_trained=bar)
-    found = explore_lib.explore(space, evaluate, config, strategy)
-  result = _conclude(data, searched, space, config, found, make, on_trained)
+    estimate = _Estimate(bar, space, config, data, searched, total, say)
+    evaluate = make(searched, recipe=config.recipe, on_trained=estimate)
+    found = explore_lib.explore(
+      space, evaluate, config, strategy, clock.out_of_time
+    )
+  result = _conclude(
+    data, searched, space, config, found, make, on_trained, clock
+  )
   return dataclasses.replace(result, screening=screening)
+
+
+class _Clock:
+  """The time limit of a search, for exploring and for retraining."""
+
+  def __init__(self, config: explore_lib.SearchConfig, started: float) -> None:
+    self._config, self._started = config, started
+    minutes = config.max_minutes
+    self._limit = math.inf if minutes is None else 60 * minutes
+
+  def left(self) -> float:
+    """Returns the seconds until results are due, which takes a while too."""
+    return self._started + _USED_SHARE * self._limit - time.monotonic()
+
+  @property
+  def out_of_time(self) -> Callable[[], bool] | None:
+    """Whether exploring should end; None if there is no limit."""
+    if self._limit == math.inf:
+      return None
+    end = self._started + _EXPLORING_SHARE * self._limit
+    return lambda: time.monotonic() > end
+
+  def final(
+    self, per_child: float, num_baselines: int
+  ) -> tuple[int, recipe_lib.Recipe]:
+    """Returns how many networks to retrain, and for how long.
+
+    Args:
+      per_child: The seconds that retraining a child takes.
+      num_baselines: Networks that are retrained in any case.
+    """
+    config, recipe = self._config, self._config.final_recipe()
+    if self._limit == math.inf:
+      return config.top, recipe
+    children = max(0.0, self.left()) / max(per_child, 1e-6)
+    top = int(children) // _FEWEST_SEEDS - num_baselines
+    top = max(1, min(config.top, top))
+    share = min(1.0, children / (top + num_baselines))
+    epochs = max(1, int(share * recipe.epochs))
+    return top, dataclasses.replace(recipe, epochs=epochs)
+
+
+class _Estimate:
+  """Passes records on; says how long a search takes once that is known."""
+
+  def __init__(
+    self,
+    on_trained: Callable[[Sequence[Record]], None],
+    space: space_lib.Space,
+    config: explore_lib.SearchConfig,
+    data: dataset_lib.Dataset,
+    searched: dataset_lib.Dataset,
+    total: int | None,
+    say: Callable[[str], None],
+  ) -> None:
+    self._on_trained, self._say, self._batches = on_trained, say, 0
+    finalists = min(config.top, len(space)) + len(space.baselines())
+    again = finalists * config.retrain_seeds * _cost(config, data, searched)
+    self._in_all = (total or len(space) * config.num_seeds) + again
+    self._config, self._num_networks = config, len(space)
+
+  def __call__(self, records: Sequence[Record]) -> None:
+    """Estimates by the second batch: the first is compiled."""
+    self._on_trained(records)
+    self._batches += 1
+    if self._batches != 2:
+      return
+    minutes = self._in_all * records[0].seconds / 60
+    limit = self._config.max_minutes
+    line = f'{self._num_networks} networks, about {_duration(minutes)}'
+    if limit is not None and minutes > limit:
+      line += f'; the best found within {_duration(limit)} is returned'
+    elif minutes > _LONG:
+      line += '; max_minutes=…, max_networks=… or downscale=2 shorten that'
+    self._say(line)
+
+
+def _cost(
+  config: explore_lib.SearchConfig,
+  data: dataset_lib.Dataset,
+  searched: dataset_lib.Dataset,
+) -> float:
+  """Returns how many times as long retraining takes as the search, a child."""
+  longer = config.final_recipe().epochs / config.recipe.epochs
+  return longer * len(data.train) / len(searched.train)
+
+
+def _duration(minutes: float) -> str:
+  """Returns a time in words.
+
+  >>> _duration(0.5), _duration(2.2), _duration(200)
+  ('30 seconds', '2 minutes', '3.3 hours')
+  """
+  if minutes < 1.5:
+    return f'{max(1, round(60 * minutes))} seconds'
+  return (
+    f'{minutes:.0f} minutes' if minutes < 90 else f'{minutes / 60:.1f} hours'
+  )
+
+
+def _standardised(
+  data: dataset_lib.Dataset,
+) -> tuple[dataset_lib.Dataset, evaluate_lib.Scaling | None]:
+  """Returns data whose numbers to predict have mean 0 and variance 1."""
+  if data.num_classes:
+    return data, None
+  both = np.concatenate([data.train.labels, data.validation.labels])
+  scaling = evaluate_lib.Scaling(
+    float(both.mean(dtype=np.float64)), float(both.std(dtype=np.float64))
+  )
+  splits = {
+    name: dataclasses.replace(part, labels=scaling(part.labels))
+    for name in ('train', 'validation', 'test')
+    for part in [getattr(data, name)]
+  }
+  return dataclasses.replace(data, **splits), scaling
 
 
 def _screen(
@@ -237,10 +538,10 @@ def _screen(
   """Tests which of a space's symmetries the training images have."""
   return screen_lib.screen(
     data.train.images,
-    data.train.labels,
+    screen_lib.binned(data.train.labels),
     space.symmetries,
     groups=data.train.groups,
-    grid=space.image_shape[:2],
+    grid=space.grid,
   )
 
 
@@ -251,11 +552,15 @@ def describe(
   search_images: int | None,
 ) -> dict[str, Any]:
   """Returns everything that determines the result of a search, for JSON."""
+  options = dataclasses.asdict(config) | {'options': dict(config.options)}
+  for name in ('max_networks', 'max_minutes'):  # younger than run directories
+    if options[name] is None:
+      del options[name]
   return {
     'dataset': data.name,
     'fingerprint': data.fingerprint,
     'space': space.spec(),
-    'search': dataclasses.asdict(config) | {'options': dict(config.options)},
+    'search': options,
     'search_images': search_images,
   }
 
@@ -263,6 +568,11 @@ def describe(
 def _check(data: dataset_lib.Dataset) -> None:
   """Raises before any training if the data cannot be searched."""
   classes = np.unique(data.train.labels)
+  if classes.size < 2 and not data.num_classes:
+    raise ValueError(
+      'a search needs numbers to predict that differ, got'
+      f' {len(data.train)} training examples with {classes.tolist()} alone'
+    )
   if classes.size < 2:
     raise ValueError(
       f'a search needs images of at least two classes, got {len(data.train)}'
@@ -309,22 +619,32 @@ def _conclude(
   found: explore_lib.Exploration,
   make: Callable[..., evaluate_lib.Evaluate],
   on_trained: Callable[[Sequence[Record]], None] | None,
+  clock: _Clock,
 ) -> result_lib.SearchResult:
   """Retrains the best networks, chooses one, and tests it."""
-  criterion = config.recipe.criterion
+  criterion, numbers = config.recipe.criterion, not data.num_classes
   scores = {
-    network: score_lib.Score.of(records, criterion, len(searched.validation))
+    network: score_lib.Score.of(
+      records, criterion, len(searched.validation), numbers
+    )
     for network, records in found.records.items()
   }
-  best = sorted(scores, key=lambda n: (-scores[n].value, n))[: config.top]
+  seconds = [r.seconds for records in found.records.values() for r in records]
+  per_child = float(np.median(seconds)) * _cost(config, data, searched)
+  top, recipe = clock.final(per_child, len(space.baselines()))
+  best = sorted(scores, key=lambda n: (-scores[n].value, n))[:top]
   finalists = list(dict.fromkeys([*space.baselines(), *best]))
   again: dict[int, list[Record]] = {network: [] for network in finalists}
   total = len(finalists) * config.retrain_seeds
   with evaluate_lib.ProgressBar('retrain', total, on_trained) as bar:
     for seed in config.final_seeds():  # each on another split of the images
+      if seed > config.final_seeds()[0] and clock.left() < (
+        len(finalists) * per_child
+      ):
+        break
       evaluate = make(
         data.refold(seed),
-        recipe=config.final_recipe(),
+        recipe=recipe,
         keep_params=True,
         on_trained=bar,
       )
@@ -333,11 +653,11 @@ def _conclude(
       ).items():
         again[network] += records
   num_scored = min(
-    config.retrain_seeds * len(data.validation),
+    len(again[finalists[0]]) * len(data.validation),
     len(data.train) + len(data.validation),
   )
   final_scores = {
-    network: score_lib.Score.of(records, criterion, num_scored)
+    network: score_lib.Score.of(records, criterion, num_scored, numbers)
     for network, records in again.items()
   }
 
@@ -377,16 +697,24 @@ def _test(
 ) -> result_lib.Best:
   """Compares the chosen network with its baseline on the test images."""
   scaling = evaluate_lib.scaling_of(data.train.images, recipe.scaling)
-  images = scaling(data.test.images)
+  images, labels = scaling(data.test.images), data.test.labels
 
   def right(network: int) -> np.ndarray:
-    """Returns which images each child gets right, bool [S, N]."""
+    """Returns which images each child gets right, [S, N].
+
+    Of numbers, 1 - squared error / variance, whose mean is R².
+    """
     model = space.model(network)
-    answers = [
-      result_lib.predict(model, {'params': record.params}, images)
-      for record in retrained[network]
-    ]
-    return np.array(answers) == data.test.labels
+    answers = np.array(
+      [
+        result_lib.outputs(model, {'params': record.params}, images)
+        for record in retrained[network]
+      ]
+    )
+    if data.num_classes:
+      return answers.argmax(axis=-1) == labels
+    variance = max(float(labels.var(dtype=np.float64)), 1e-12)
+    return 1 - np.square(answers[:, :, 0] - labels) / variance
 
   best, baseline = right(chosen.network), space.baseline(chosen.network)
   against = best if baseline == chosen.network else right(baseline)
@@ -394,7 +722,7 @@ def _test(
     retrained[chosen.network],
     key=lambda record: score_lib.value([record], recipe.criterion),
   )
-  return result_lib.Best(
+  found = result_lib.Best(
     symmetries=chosen.symmetries,
     implied=chosen.implied,
     model=space.model(chosen.network),
@@ -405,4 +733,14 @@ def _test(
     baseline_accuracy=float(against.mean()),
     gain=score_lib.Gain.between(best, against),
     class_names=data.class_names,
+    classes=data.classes,
+  )
+  if not data.num_classes:
+    return found
+  counts = np.bincount(data.train.labels, minlength=data.num_classes)
+  return dataclasses.replace(
+    found,
+    balanced_accuracy=score_lib.balanced(best, labels),
+    baseline_balanced_accuracy=score_lib.balanced(against, labels),
+    class_shares=tuple((counts / counts.sum()).tolist()),
   )

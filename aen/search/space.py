@@ -75,9 +75,15 @@ class Table:
     return self.state_names(int(self.shortest_states[network]))
 
   def implied(self, network: int) -> tuple[str, ...]:
-    """Returns the names that come with the shortest ones."""
+    """Returns the names that come with the shortest ones.
+
+    Choices that come with every network, such as flips of a grid with one
+    column, change nothing and are left out.
+    """
     shortest = int(self.shortest_states[network])
-    return self.state_names(int(self.implied_states[network]) & ~shortest)
+    always = int(np.bitwise_and.reduce(self.implied_states))
+    implied = int(self.implied_states[network]) & ~shortest & ~always
+    return self.state_names(implied)
 
   def network(self, names: Iterable[str]) -> int:
     """Returns the network of some choices, by the names of their bits."""
@@ -100,7 +106,7 @@ class Space(abc.ABC):
   Attributes:
     table: Which states are which network.
     symmetries: The candidate symmetries; the first of the bits.
-    image_shape: (H, W) or (H, W, C).
+    image_shape: The shape of one example: the grid, then any channels.
     lattice: What implies what, if symmetries are all there is to choose.
   """
 
@@ -167,8 +173,13 @@ class Space(abc.ABC):
     return self.table.network(names)
 
   def actions(self) -> list[str]:
-    """Returns a fingerprint of what each symmetry does to the images."""
-    return [action(s, self.image_shape) for s in self.symmetries]
+    """Returns a fingerprint of what each symmetry does to the grid."""
+    return [action(s, self.grid) for s in self.symmetries]
+
+  @property
+  def grid(self) -> tuple[int, ...]:
+    """The first axes of an example, on which symmetries act."""
+    return self.image_shape[:2]
 
   @property
   def bits(self) -> tuple[str, ...]:
@@ -189,36 +200,48 @@ class Space(abc.ABC):
     return len(self.table)
 
 
-def action(
-  symmetry: symmetries_lib.Symmetry, image_shape: Sequence[int]
-) -> str:
-  """Returns a fingerprint of what a symmetry does to images."""
-  permuted = permutation(symmetry, image_shape[:2])
+def action(symmetry: symmetries_lib.Symmetry, grid: Sequence[int]) -> str:
+  """Returns a fingerprint of what a symmetry does to a grid."""
+  permuted = permutation(symmetry, grid)
   return hashlib.sha256(permuted.tobytes()).hexdigest()[:12]
 
 
 def applicable(
   grids: Sequence[Sequence[int]],
-  candidates: Iterable[str] = symmetries_lib.PAPER_SYMMETRIES,
+  candidates: Iterable[str] | None = None,
 ) -> tuple[symmetries_lib.Symmetry, ...]:
   """Returns the candidates that act on all grids; warns of the others.
+
+  Args:
+    grids: That of the inputs first.
+    candidates: Names; by default `CANDIDATES` of as many axes.
 
   >>> [s.name for s in applicable([(28, 20)], ['rotation', 'vertical_flip'])]
   ['vertical_flip']
   """
+  if candidates is None:
+    known = symmetries_lib.CANDIDATES
+    if len(grids[0]) not in known:
+      raise ValueError(
+        f'there are no default symmetries of grids with {len(grids[0])} axes,'
+        f' got {tuple(grids[0])}; give your own as functions of an array or as'
+        ' permutations: symmetries=[…], or name fewer axes: grid_axes=2'
+      )
+    candidates = [s.name for s in known[len(grids[0])]]
   kept, dropped = [], []
   for name in candidates:
     try:
       for grid in grids:
-        permutation(symmetries_lib.SYMMETRIES[name], grid)
+        permutation(symmetries_lib.NAMED[name], grid)
     except ValueError:
       dropped.append(name)
     else:
-      kept.append(symmetries_lib.SYMMETRIES[name])
+      kept.append(symmetries_lib.NAMED[name])
   if dropped:
     shape = '×'.join(map(str, grids[0]))
+    what = 'images' if len(grids[0]) == 2 else 'grids'
     warnings.warn(
-      f'left out, because they cannot act on {shape} images:'
+      f'left out, because they cannot act on {shape} {what}:'
       f' {", ".join(dropped)}',
       stacklevel=3,
     )

@@ -47,7 +47,7 @@ class Examples(NamedTuple):
   """Images and their labels."""
 
   images: jax.Array  # float32 [N, ...]
-  labels: jax.Array  # int32 [N]
+  labels: jax.Array  # int32 [N] for classes, float32 [N] for numbers
 
 
 class ChildData(NamedTuple):
@@ -72,8 +72,9 @@ class ChildConfig:
   """The program that trains a child: what is compiled, not traced.
 
   Attributes:
-    model: Maps images [B, ...] to logits [B, num_classes]. If its `__call__`
-      takes `train`, it is passed train=True and a key for dropout in training.
+    model: Maps images [B, ...] to logits [B, num_classes], or [B, 1] if labels
+      are numbers. If its `__call__` takes `train`, it is passed train=True and
+      a key for dropout in training.
     recipe: The hyperparameters.
     return_params: Whether to return the best epoch's parameters.
   """
@@ -150,7 +151,7 @@ def train_child(
       step, (child.params, child.opt_state), (order, used, drop, keys, rates)
     )
     child = _keep_if_finite(child, params, opt_state)
-    measured = _measure(child, collections, data, model, losses.mean())
+    measured = _measure(child, collections, data, config, losses.mean())
     score = recipe_lib.scores(measured, recipe.criterion)
     return _keep_best(child, score), measured
 
@@ -286,31 +287,37 @@ def _measure(
   child: _Child,
   collections: Mapping[str, Any],
   data: ChildData,
-  model: nn.Module,
+  config: ChildConfig,
   train_loss: jax.Array,
 ) -> Record:
-  def evaluate(examples: Examples) -> tuple[jax.Array, jax.Array]:
+  balanced = config.recipe.criterion == 'balanced_accuracy'
+
+  def evaluate(examples: Examples) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Returns which answers are right, their accuracy, and the loss."""
     logits = _logits(
-      model, {'params': child.params, **collections}, examples.images
+      config.model, {'params': child.params, **collections}, examples.images
     )
     chex.assert_rank([logits, examples.labels], [2, 1])
-    right = jnp.argmax(logits, axis=-1) == examples.labels
     loss = _finite(_losses(logits, examples.labels).mean())
-    return (
-      jnp.where(child.diverged, False, right),
-      jnp.where(child.diverged, _LARGEST, loss),
-    )
+    loss = jnp.where(child.diverged, _LARGEST, loss)
+    right = jnp.argmax(logits, axis=-1) == examples.labels
+    right = jnp.where(child.diverged, False, right)
+    if _are_numbers(examples.labels):
+      return right, _r_squared(loss, examples.labels), loss
+    if balanced:
+      return right, _balanced(right, examples.labels, logits.shape[-1]), loss
+    return right, _mean(right), loss
 
-  right, loss = evaluate(data.validation)
+  _, accuracy, loss = evaluate(data.validation)
   record = Record(
     train_loss=_finite(train_loss),
-    validation_accuracy=_mean(right),
+    validation_accuracy=accuracy,
     validation_loss=loss,
     diverged=child.diverged,
   )
   if data.test is not None:
-    test_right, _ = evaluate(data.test)
-    record = record.replace(test_accuracy=_mean(test_right))
+    test_right, accuracy, _ = evaluate(data.test)
+    record = record.replace(test_accuracy=accuracy)
     if data.few is not None:
       record = record.replace(few_test_accuracy=_mean(test_right, data.few))
   return record
@@ -323,6 +330,22 @@ def _mean(right: jax.Array, where: jax.Array | None = None) -> jax.Array:
   # XLA multiplies by the reciprocal of a constant, so that 3 · (1/3) < 1.
   count = lax.optimization_barrier(where.sum(dtype=jnp.float32))
   return (right & where).sum(dtype=jnp.float32) / count
+
+
+def _balanced(
+  right: jax.Array, labels: jax.Array, num_classes: int
+) -> jax.Array:
+  """Returns the mean over classes of the fraction of right answers."""
+  counts = jnp.bincount(labels, length=num_classes)
+  found = jnp.bincount(labels, right, length=num_classes)
+  shares = found / jnp.maximum(1, counts)
+  return jnp.minimum(1, shares.sum() / (counts > 0).sum())
+
+
+def _r_squared(loss: jax.Array, labels: jax.Array) -> jax.Array:
+  """Returns R² = 1 - mean squared error / variance, at least 0."""
+  variance = jnp.maximum(labels.var(), jnp.finfo(jnp.float32).tiny)
+  return jnp.maximum(0, 1 - loss / variance)
 
 
 def _logits(model: nn.Module, variables: Any, images: jax.Array) -> jax.Array:
@@ -338,7 +361,14 @@ def _logits(model: nn.Module, variables: Any, images: jax.Array) -> jax.Array:
   return logits.reshape(num_parts * size, -1)[: len(images)]
 
 
+def _are_numbers(labels: jax.Array) -> bool:
+  return jnp.issubdtype(labels.dtype, jnp.floating)
+
+
 def _losses(logits: jax.Array, labels: jax.Array) -> jax.Array:
+  """Returns cross-entropies of classes, squared errors of numbers. [B]."""
+  if _are_numbers(labels):
+    return jnp.square(logits[:, 0] - labels)
   return optax.softmax_cross_entropy_with_integer_labels(logits, labels)
 
 

@@ -359,6 +359,7 @@ class ProgressBar:
     """
     self._also = also
     self._bar = tqdm.tqdm(total=total, desc=what, unit='child', disable=None)
+    self._bar.set_postfix_str('compiling')
     self._best = 0.0
 
   def __call__(self, records: Sequence[Record]) -> None:

@@ -172,7 +172,11 @@ class Trainer:
     few = 0 if self.data.few is None else int(self.data.few.sum())
 
     def accuracy(curve: Any, total: int) -> tuple[float, ...]:
-      """Returns count / total in double precision."""
+      """Returns count / total in double precision; R² as it is."""
+      if self.data.validation.labels.dtype.kind == 'f' or (
+        recipe.criterion == 'balanced_accuracy'
+      ):
+        return tuple(map(float, curve))
       return tuple(round(float(value) * total) / total for value in curve)
 
     params = trained.params

@@ -149,8 +149,10 @@ SCHEDULES: Mapping[str, Callable[[jax.Array], jax.Array]] = (
 
 # What the best epoch, and the best network, is best in. The likelihood,
 # exp(-loss), is the geometric mean of the probabilities of the true classes; it
-# is less noisy than accuracy.
-CRITERIA = ('accuracy', 'likelihood')
+# is less noisy than accuracy. Balanced accuracy is the mean over classes of the
+# accuracy within each. Of numbers, the accuracy is R², the loss the mean
+# squared error.
+CRITERIA = ('accuracy', 'likelihood', 'balanced_accuracy')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,7 +247,7 @@ def scores(record: Any, criterion: str) -> Any:
     record: Has `validation_accuracy` and `validation_loss`, [E] each.
     criterion: One of `CRITERIA`.
   """
-  if criterion == 'accuracy':
+  if criterion != 'likelihood':
     return record.validation_accuracy
   return jnp.exp(-jnp.asarray(record.validation_loss))
 

@@ -20,26 +20,32 @@ class Gain:
   """A difference of test accuracies, with its 95 % confidence interval.
 
   The interval accounts for both samples: the test images and the seeds. Both
-  networks classify the same images and share their seeds.
+  networks classify the same images and share their seeds. `seed_error` is the
+  part of the standard error that is due to seeds.
   """
 
   mean: float
   low: float
   high: float
   standard_error: float
+  seed_error: float = 0.0
 
   @classmethod
   def between(cls, best: np.ndarray, baseline: np.ndarray) -> 'Gain':
-    """Compares two networks by which images they get right, bool [S, N].
+    """Compares two networks by which images they get right, [S, N] each.
 
-    The variance of the mean is the sum of the variances over images and over
-    seeds; the interval is Student's t with Satterthwaite's degrees of freedom,
+    Of numbers to predict, the entries are 1 - squared error / variance, whose
+    mean is R². The variance of the mean is the sum of the variances over images
+    and over seeds; the interval is Student's t with Satterthwaite's degrees of
+    freedom,
     ν = (Σ vᵢ)² / Σ (vᵢ² / (nᵢ - 1)).
     """
     from scipy import stats  # slow to import
 
     difference = best.astype(float) - baseline  # [S, N]
     mean = float(difference.mean())
+    if difference.shape[1] < 2:  # one image says nothing about others
+      return cls(mean, -1.0, 1.0, 1.0)
     samples = [difference.mean(axis=0)]  # by image
     if len(difference) > 1:
       samples.append(difference.mean(axis=1))  # by seed
@@ -52,12 +58,28 @@ class Gain:
       for variance, sample in zip(variances, samples, strict=True)
     )
     margin = float(stats.t.ppf(0.975, freedom)) * math.sqrt(total)
-    return cls(mean, mean - margin, mean + margin, math.sqrt(total))
+    seed_error = math.sqrt(sum(variances[1:]))
+    return cls(mean, mean - margin, mean + margin, math.sqrt(total), seed_error)
 
   @property
   def is_clear(self) -> bool:
-    """Whether the whole interval lies above 0."""
-    return self.low > 0
+    """Whether the whole interval, as written, lies above 0."""
+    return round(100 * self.low, 1) > 0
+
+  def images_needed(self, num_images: int) -> int | None:
+    """Returns how many test images would make the same gain clear.
+
+    The variance over images falls as 1 / N, that over seeds stays. None if no
+    number of images suffices.
+
+    Args:
+      num_images: N, of this gain.
+    """
+    of_images = (self.standard_error**2 - self.seed_error**2) * num_images
+    left = (self.mean / Z_95) ** 2 - self.seed_error**2
+    if self.mean <= 0 or left <= 0:
+      return None
+    return max(num_images + 1, math.ceil(of_images / left))
 
   def __str__(self) -> str:
     return (
@@ -72,7 +94,7 @@ class Score:
 
   Attributes:
     value: By the recipe's criterion, from 0 to 1.
-    accuracy: On the validation images.
+    accuracy: On the validation images; R² of numbers.
     standard_error: Of the accuracy, over images and seeds.
     loss: On the validation images.
     num_seeds: The number of children.
@@ -88,9 +110,20 @@ class Score:
 
   @classmethod
   def of(
-    cls, records: Sequence[Record], criterion: str, num_images: int
+    cls,
+    records: Sequence[Record],
+    criterion: str,
+    num_images: int,
+    numbers: bool = False,
   ) -> 'Score':
-    """Returns the score of a network's children."""
+    """Returns the score of a network's children.
+
+    Args:
+      records: The children.
+      criterion: One of `recipe.CRITERIA`.
+      num_images: The number of validation images.
+      numbers: Whether numbers are predicted, not classes.
+    """
     best = [recipe_lib.best_epoch(record, criterion) for record in records]
     pairs = list(zip(records, best, strict=True))
     accuracies = np.array([r.validation_accuracy[e] for r, e in pairs])
@@ -99,6 +132,8 @@ class Score:
     # that all of a few images right is no certainty.
     share = (accuracy * num_images + 2) / (num_images + 4)
     variance = share * (1 - share) / (num_images + 4)
+    if numbers:  # of R² in large samples (Olkin and Finn)
+      variance = 4 * accuracy * (1 - accuracy) ** 2 / num_images
     if len(records) > 1:
       variance += float(accuracies.var(ddof=1)) / len(records)
     return cls(
@@ -141,3 +176,19 @@ def paper_protocol(record: Record) -> float:
 def validation_protocol(record: Record, criterion: str) -> float:
   """Returns the test accuracy in the epoch that is best in validation."""
   return record.test_accuracy[recipe_lib.best_epoch(record, criterion)]
+
+
+def balanced(right: np.ndarray, labels: np.ndarray) -> float:
+  """Returns the mean over classes of the share of right answers.
+
+  Args:
+    right: Which images each child gets right, bool [S, N].
+    labels: The class of each image, [N].
+
+  >>> balanced(np.array([[True, True, True, False]]), np.array([0, 0, 0, 1]))
+  0.5
+  """
+  by_image = right.mean(axis=0)
+  return float(
+    np.mean([by_image[labels == label].mean() for label in np.unique(labels)])
+  )

@@ -2,9 +2,12 @@ import functools
 
 import numpy as np
 import pytest
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 import aen
 from aen.groups import sharing as sharing_lib
+from aen.groups import symmetries as symmetries_lib
 from aen.groups.symmetries import PAPER_SYMMETRIES
 
 SQUARE = ('rotation', 'horizontal_flip', 'vertical_flip')
@@ -196,3 +199,57 @@ def test_errors():
     aen.lattice([aen.Symmetry(f's{i}', abs) for i in range(21)], [(4,), (4,)])
   with pytest.raises(ValueError, match='rotation_scramble is not in this'):
     aen.lattice(SQUARE, [(4, 4), (4, 4)]).network('rotation_scramble')
+
+
+def random_action(rng, num_symmetries):
+  """Permutations of points that fall into orbits, some of them copies."""
+  parts = []
+  for _ in range(3):
+    size, copies = rng.integers(1, 5), rng.integers(1, 4)
+    part = [rng.permutation(size) for _ in range(num_symmetries)]
+    parts += [part] * copies
+  starts = np.cumsum([0, *(part[0].size for part in parts)])
+  points = [
+    np.concatenate(
+      [part[k] + s for part, s in zip(parts, starts, strict=False)]
+    )
+    for k in range(num_symmetries)
+  ]
+  relabel = rng.permutation(starts[-1])  # copies lie anywhere
+  return [relabel[p[np.argsort(relabel)]] for p in points]
+
+
+@pytest.mark.parametrize('seed', range(30))
+def test_random_tables_against_scipys_components(seed):
+  """Leaving out copies of orbits changes neither networks nor counts."""
+  rng = np.random.default_rng(seed)
+  num_symmetries = int(rng.integers(1, 4))
+  inputs, outputs = (random_action(rng, num_symmetries) for _ in range(2))
+  sizes = inputs[0].size, outputs[0].size
+  if sizes[0] == sizes[1]:  # a symmetry has one action per number of points
+    outputs = inputs
+  table = [
+    symmetries_lib.named(f's{k}', (inputs[k], outputs[k]))
+    for k in range(num_symmetries)
+  ]
+  found = aen.lattice(table, [(sizes[0],), (sizes[1],), (sizes[1],)])
+  number = {}
+  for state in range(2**num_symmetries):
+    labels, counts = [], []
+    for first, second in ((inputs, outputs), (outputs, outputs)):
+      size = first[0].size * second[0].size
+      graph = coo_array((size, size))
+      for k in range(num_symmetries):
+        if state >> k & 1:
+          image = (
+            first[k][:, None] * second[k].size + second[k][None, :]
+          ).ravel()
+          edges = (np.ones(size), (np.arange(size), image))
+          graph = graph + coo_array(edges, (size, size))
+      count, component = connected_components(graph, directed=False)
+      labels.append(aen.join(component.astype(np.int64)).tobytes())
+      counts.append(count)
+    network = found.network_of[state]
+    assert network == number.setdefault(tuple(labels), len(number))
+    assert found.num_weights[network].tolist() == counts
+  assert len(found) == len(number)

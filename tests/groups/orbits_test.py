@@ -7,6 +7,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 import aen
+from aen.groups import orbits as orbits_lib
 from aen.groups.orbits import canonical
 from aen.groups.paper import elements
 
@@ -314,3 +315,20 @@ def test_pairs_are_of_permutations(given):
 def test_joins_are_of_labels(given):
   with pytest.raises(ValueError, match='join needs'):
     aen.join(*map(np.array, given))
+
+
+@pytest.mark.parametrize('name', aen.SYMMETRIES)
+def test_rows_and_columns_against_permutations_of_pairs(name):
+  p, q = aen.permutation(name, (8, 8)), aen.permutation(name, (4, 4))
+  shape, whole = (64, 16), aen.pair(p, q)
+  labels = np.arange(64 * 16, dtype=np.int32)
+  for other in ('vertical_flip', 'rotation_scramble'):
+    r, s = aen.permutation(other, (8, 8)), aen.permutation(other, (4, 4))
+    labels = orbits_lib.add_generator(labels, aen.pair(r, s))
+    by_pairs = orbits_lib.add_generator(labels, whole)
+    by_rows = orbits_lib.add_pair(labels.reshape(shape), p, q)
+    np.testing.assert_array_equal(by_rows.ravel(), by_pairs)
+    assert orbits_lib.is_invariant(by_rows, p, q)
+    assert orbits_lib.is_invariant(labels.reshape(shape), p, q) == (
+      np.array_equal(labels, labels[whole])
+    )

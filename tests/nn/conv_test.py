@@ -503,3 +503,48 @@ def test_other_paddings_are_said(padding):
   )
   with pytest.raises(ValueError, match='padding must be'):
     layer.init(jax.random.key(0), np.ones((1, 4, 4, 1), np.float32))
+
+
+@pytest.mark.parametrize('strides', [1, 2])
+@pytest.mark.parametrize('ndim', [1, 2])
+def test_circular_padding_is_that_of_flax(ndim, strides):
+  x = normal((2, *(8,) * ndim, 3))
+  ours = layer((), ndim, padding='CIRCULAR', strides=strides, lifting=True)
+  variables = ours.init(jax.random.key(0), x)
+  plain = nn.Conv(3, (3,) * ndim, padding='CIRCULAR', strides=strides)
+  params = aen.to_dense(ours, variables['params'])
+  expected = plain.apply({'params': params}, x)
+  found = ours.apply(variables, x)
+  np.testing.assert_allclose(
+    found.reshape(expected.shape), expected, rtol=1e-4, atol=1e-5
+  )
+
+
+@pytest.mark.parametrize('name', SIX)
+def test_circular_padding_is_equivariant_to_shifts_and_to_the_group(name):
+  first = layer(SIX[name], 2, padding='CIRCULAR', lifting=True)
+  second = layer(SIX[name], 2, padding='CIRCULAR')
+  x = normal((2, 6, 6, 2))
+  lifted, variables = first.init_with_output(jax.random.key(0), x)
+  y, others = second.init_with_output(jax.random.key(1), lifted)
+
+  def both(x):
+    return second.apply(others, first.apply(variables, x))
+
+  shifted = np.roll(x, (1, 2), axis=(1, 2))
+  np.testing.assert_allclose(
+    both(shifted), np.roll(y, (1, 2), axis=(1, 2)), rtol=1e-4, atol=1e-5
+  )
+  group = first.group()
+  for g in range(group.order):
+    act = group.symmetry(g)
+    moved = np.stack([act(image) for image in x])
+    expected = np.stack([act(image) for image in np.asarray(y)])
+    expected = expected[:, :, :, group.table[group.inverse[g]]]
+    np.testing.assert_allclose(both(moved), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_batch_that_is_taken_for_one_image_is_warned_of():
+  forgot = layer(('rotation',), 2, padding='SAME')
+  with pytest.warns(UserWarning, match='needs lifting=True'):
+    forgot.init(jax.random.key(0), normal((5, 5, 4, 3)))

@@ -202,6 +202,7 @@ def test_every_image_is_in_the_page_and_beside_it(run_dir, parsed):
   images = parsed.all('img')
   files = {path.stem: path.read_bytes() for path in run_dir.glob('*.png')}
   assert set(files) == {
+    'transformed',
     'top_networks',
     'frequencies',
     'weights',

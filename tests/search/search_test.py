@@ -339,9 +339,8 @@ def test_halving_trains_the_best_on_and_no_other():
 @pytest.mark.parametrize(
   ('change', 'message'),
   [
-    (lambda x, y: (x, np.where(y == 0, -1, y)), 'labels from 0, got -1'),
-    (lambda x, y: (x, y + 1), 'class'),
-    (lambda x, y: (x[0], y), r'expected images \[N, H, W\]'),
+    (lambda x, y: (x[0], y), r'one label per image, got labels of shape .480'),
+    (lambda x, y: (x[0, 0], y), r'expected inputs \[N, L\], \[N, H, W\]'),
     (lambda x, y: (np.where(x > 2, np.nan, x), y), 'finite'),
     (lambda x, y: (x, np.zeros_like(y)), 'at least two classes'),
     (lambda x, y: (x[:20], y[:20]), 'fewer than a batch of 16'),

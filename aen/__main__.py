@@ -1,0 +1,154 @@
+"""`python -m aen DATA`: which symmetries help on these data?
+
+  python -m aen path/to/images            a folder with a folder per class
+  python -m aen data.npz --max_minutes=5  arrays x_train and y_train
+  python -m aen data.csv --target=price   a column to predict, others as inputs
+  python -m aen screen DATA               only test which symmetries data have
+
+Prints the verdict and writes report.html to the run directory.
+"""
+# JAX and Matplotlib are loaded when they are needed: --help answers at once.
+
+import argparse
+from collections.abc import Sequence
+import importlib
+import pathlib
+import sys
+from typing import Any
+
+from aen.data import load as load_lib
+from aen.data import own
+from aen.groups import symmetries as symmetries_lib
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+  """Runs the command; returns 2 after an error that users can fix."""
+  words = list(sys.argv[1:] if argv is None else argv)
+  only_screen = words[:1] == ['screen']
+  arguments = _parser().parse_args(words[1:] if only_screen else words)
+  try:
+    (_screen if only_screen else _discover)(arguments)
+  except (ValueError, TypeError, OSError, ImportError) as error:
+    print(f'{type(error).__name__}: {error}', file=sys.stderr)
+    return 2
+  except KeyboardInterrupt:
+    print('\ninterrupted; the same command resumes', file=sys.stderr)
+    return 130
+  return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(
+    'python -m aen',
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  parser.add_argument(
+    'data',
+    help='a folder of class folders of images, an .npz or .csv file, or the'
+    ' name of a built-in data set, such as digits',
+  )
+  parser.add_argument('--target', help='of a .csv file: the column to predict')
+  parser.add_argument('--grid_axes', type=int, help='how many axes are grid')
+  parser.add_argument('--task', choices=own.TASKS, help='by default as labels')
+  parser.add_argument(
+    '--symmetries',
+    help='names or module:function, separated by commas; modules are also'
+    ' looked for in the working directory',
+  )
+  parser.add_argument('--network', default='mlp', help='mlp or cnn')
+  parser.add_argument('--strategy', help='which networks to train')
+  parser.add_argument(
+    '--downscale', type=int, default=1, help='side of averaged blocks'
+  )
+  parser.add_argument('--max_networks', type=int, help='to train at most')
+  parser.add_argument('--max_minutes', type=float, help='to take at most')
+  parser.add_argument('--seed', type=int, default=0, help='random seed')
+  parser.add_argument(
+    '--run_dir', help='where to write; by default runs/aen/<name of the data>'
+  )
+  return parser
+
+
+def _discover(arguments: argparse.Namespace) -> None:
+  report = importlib.import_module('aen.report')
+  search_lib = importlib.import_module('aen.search.search')
+  images, labels, test = load_lib.read_examples(
+    arguments.data, arguments.target
+  )
+  name = pathlib.Path(arguments.data).resolve().stem
+  run_dir = pathlib.Path(arguments.run_dir or f'runs/aen/{name}')
+  data: dict[str, Any] = {
+    **test,
+    'grid_axes': arguments.grid_axes,
+    'task': arguments.task,
+    'downscale': arguments.downscale,
+    'seed': arguments.seed,
+  }
+  result = search_lib.discover(
+    images,
+    labels,
+    **data,
+    symmetries=_symmetries(arguments.symmetries),
+    network=arguments.network,
+    strategy=arguments.strategy,
+    run_dir=run_dir,
+    max_networks=arguments.max_networks,
+    max_minutes=arguments.max_minutes,
+  )
+  examples = search_lib.examples(images, labels, **data)
+  page = report.write(result, examples, run_dir)
+  print(f'{result.verdict}\nreport: {page}')
+
+
+def _screen(arguments: argparse.Namespace) -> None:
+  screen_lib = importlib.import_module('aen.search.screen')
+  images, labels, _ = load_lib.read_examples(arguments.data, arguments.target)
+  images, axes = own.as_inputs(images, arguments.grid_axes)
+  targets = own.as_targets(labels, arguments.task)
+  screening = screen_lib.screen(
+    images,
+    screen_lib.binned(targets.labels),
+    _symmetries(arguments.symmetries),
+    grid=images.shape[1 : 1 + axes],
+    seed=arguments.seed,
+  )
+  print(screening.verdict)
+  name = pathlib.Path(arguments.data).resolve().stem
+  folder = pathlib.Path(arguments.run_dir or f'runs/aen/{name}')
+  folder.mkdir(parents=True, exist_ok=True)
+  path = folder / 'screening.png'
+  screening.figure().savefig(path)
+  print(f'figure: {path}')
+
+
+def _symmetries(words: str | None) -> list[Any] | None:
+  """Returns names as they are, and `module:function` as that function."""
+  if words is None:
+    return None
+  if '' not in sys.path:
+    sys.path.insert(0, '')  # the working directory, also for the command `aen`
+  found: list[Any] = []
+  for word in words.split(','):
+    module, _, name = word.rpartition(':')
+    if not module:
+      found.append(word)
+      continue
+    try:
+      function = getattr(importlib.import_module(module), name, None)
+    except ModuleNotFoundError as error:
+      raise ValueError(
+        f'--symmetries: there is no module {module!r} in the working directory'
+        f' or on PYTHONPATH, for {word}'
+      ) from error
+    if not callable(function):
+      raise ValueError(
+        f'--symmetries: {module} has no function {name!r}; write'
+        ' module:function, such as numpy:flipud'
+      )
+    found.append(symmetries_lib.Symmetry(word, function))
+  return found
+
+
+if __name__ == '__main__':
+  sys.exit(main())

@@ -1,0 +1,231 @@
+r"""Does `discover` find a planted symmetry on any kind of data?
+
+Five kinds of data, each with one symmetry planted by construction; an answer
+is right if the chosen network respects it.
+
+sequence: DNA, one-hot [N, 12, 4], with one of two promoter motifs (TATA box or
+  CAAT box) near the middle, on either strand; the reverse complement is among
+  four candidates.
+volume: noisy patterns [N, 4, 4, 4], each transformed by a random power of one
+  of the default symmetries of volumes, which takes turns.
+table: rows of 24 columns, the measurements of two exchangeable subjects; the
+  exchange is among four permutations of columns.
+regression: sequences [N, 12] and a number that is a quadratic function of them,
+  invariant under one of the default symmetries of sequences, in turns.
+permutation: noisy patterns on 24 points, each transformed by a random power of
+  one of three random permutations, which are given as arrays.
+
+  python -m experiments.recovery
+
+Prints how many answers are right, and writes recovery.csv, one line per search
+with its seconds; searches in it are not repeated, so the same command resumes
+an interrupted run. About half an hour on one core.
+"""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import time
+from typing import Any
+
+from absl import flags as absl_flags
+import numpy as np
+
+import aen
+from aen import io as io_lib
+from aen.groups import symmetries as symmetries_lib
+from aen.groups.orbits import orbits
+from aen.groups.orbits import permutation
+from experiments import launch
+from experiments import rows as rows_lib
+
+_NUM_TRIALS = absl_flags.DEFINE_integer(
+  'num_trials', 20, 'Searches of each kind of data.', lower_bound=1
+)
+_OUT = absl_flags.DEFINE_string(
+  'out', 'runs/recovery', 'Folder of recovery.csv.'
+)
+# Of `discover`: smaller and fewer networks than by default, for speed.
+_OPTIONS = {'top': 3, 'retrain_seeds': 3, 'progress': False}
+_NUM_EXAMPLES = 400
+_EPOCHS = 25
+
+# inputs, targets, the planted symmetry's name, further arguments of `discover`
+Problem = tuple[np.ndarray, np.ndarray, str, dict[str, Any]]
+
+
+def sequence(rng: np.random.Generator) -> Problem:
+  """Motifs on either strand of DNA; A, C, G, T are 0, 1, 2, 3."""
+  motifs = ['TATAAA', 'CCAATC']
+  codes = np.array([['ACGT'.index(base) for base in m] for m in motifs])
+  labels = rng.integers(2, size=_NUM_EXAMPLES)
+  bases = rng.integers(4, size=(_NUM_EXAMPLES, 12))
+  motif = codes[labels]
+  mutated = rng.random(motif.shape) < 0.45
+  motif = np.where(mutated, rng.integers(4, size=motif.shape), motif)
+  bases[:, 2:8] = motif
+  other_strand = rng.random(_NUM_EXAMPLES) < 0.5
+  bases[other_strand] = 3 - bases[other_strand, ::-1]  # A ↔ T, C ↔ G
+  candidates = [
+    aen.Symmetry('reverse_complement', lambda x: x[::-1, ::-1]),
+    aen.Symmetry('reversal_only', lambda x: x[::-1]),
+    aen.Symmetry('complement_only', lambda x: x[:, ::-1]),
+    aen.Symmetry('shift', lambda x: np.roll(x, 4, axis=0)),
+  ]
+  hidden = ((12, 4),)
+  options = {
+    'symmetries': candidates,
+    'grid_axes': 2,
+    'hidden_shapes': hidden,
+  }
+  names = np.array(['TATA box', 'CAAT box'])
+  return np.eye(4)[bases], names[labels], 'reverse_complement', options
+
+
+def volume(rng: np.random.Generator) -> Problem:
+  """Patterns under random powers of a default symmetry of volumes."""
+  candidates = symmetries_lib.CANDIDATES[3]
+  planted = candidates[rng.integers(len(candidates))]
+  points = permutation(planted, (4, 4, 4))
+  inputs, labels = transformed_patterns(rng, points, 3.0)
+  options = {
+    'max_networks': 12,
+    'grid_axes': 3,
+    'hidden_shapes': ((4, 4, 4),),
+  }
+  return inputs.reshape(-1, 4, 4, 4), labels, planted.name, options
+
+
+def table(rng: np.random.Generator) -> Problem:
+  """Two subjects, twelve measurements each; which comes first is arbitrary."""
+  labels = rng.integers(2, size=_NUM_EXAMPLES)
+  first, second = rng.normal(size=(2, _NUM_EXAMPLES, 12))
+  profile = 0.8 * rng.normal(size=(2, 12))
+  first += profile[labels]  # one of the two has the profile of the class
+  rows = np.stack([first, second], axis=1)
+  swapped = rng.random(_NUM_EXAMPLES) < 0.5
+  rows[swapped] = rows[swapped, ::-1]
+  columns = np.arange(24)
+  candidates = {
+    'exchange': np.roll(columns, 12),
+    'neighbours': columns.reshape(12, 2)[:, ::-1].ravel(),
+    'reversal': columns[::-1].copy(),
+    'shift': np.roll(columns, 1),
+  }
+  kinds = np.array(['healthy', 'ill'])
+  options = {'symmetries': candidates, 'hidden_shapes': ((24,),)}
+  return rows.reshape(-1, 24), kinds[labels], 'exchange', options
+
+
+def regression(rng: np.random.Generator) -> Problem:
+  """A quadratic function that a symmetry of sequences leaves invariant."""
+  candidates = symmetries_lib.CANDIDATES[1]
+  planted = candidates[rng.integers(len(candidates))]
+  cycles = orbits([permutation(planted, (12,))], 12)
+  inputs = rng.normal(size=(_NUM_EXAMPLES, 12))
+  values = np.square(inputs) @ rng.normal(size=12)[cycles]
+  noise = 0.3 * values.std() * rng.normal(size=_NUM_EXAMPLES)
+  options = {'hidden_shapes': ((12,),)}
+  return inputs, values + noise, planted.name, options
+
+
+def own_permutation(rng: np.random.Generator) -> Problem:
+  """Patterns under random powers of one of three random permutations."""
+  candidates = {}
+  for name, length in (('pairs', 2), ('triples', 3), ('fours', 4)):
+    cycles = rng.permutation(24).reshape(-1, length)
+    candidates[name] = np.empty(24, int)
+    candidates[name][cycles] = np.roll(cycles, 1, axis=1)
+  name = list(candidates)[rng.integers(3)]
+  inputs, labels = transformed_patterns(rng, candidates[name], 2.0)
+  options = {'symmetries': candidates, 'hidden_shapes': ((24,),)}
+  return inputs, labels, name, options
+
+
+def transformed_patterns(
+  rng: np.random.Generator, points: np.ndarray, noise: float
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns noisy copies of three patterns under powers of a permutation."""
+  labels = rng.integers(3, size=_NUM_EXAMPLES)
+  patterns = rng.normal(size=(3, points.size))[labels]
+  power = np.arange(points.size)
+  powers = [power]
+  while not np.array_equal(power := points[power], powers[0]):
+    powers.append(power)
+  drawn = np.array(powers)[rng.integers(len(powers), size=_NUM_EXAMPLES)]
+  patterns = np.take_along_axis(patterns, drawn, axis=1)
+  return patterns + noise * rng.normal(size=patterns.shape), labels
+
+
+KINDS: Mapping[str, Callable[[np.random.Generator], Problem]] = {
+  'sequence': sequence,
+  'volume': volume,
+  'table': table,
+  'regression': regression,
+  'permutation': own_permutation,
+}
+
+
+def ask(kind: str, seed: int) -> dict[str, object]:
+  """Runs one search; returns its line of the file."""
+  inputs, targets, planted, options = KINDS[kind](np.random.default_rng(seed))
+  start = time.perf_counter()
+  result = aen.discover(
+    inputs,
+    targets,
+    seed=seed,
+    recipe={'epochs': _EPOCHS},
+    retrain_epochs=_EPOCHS,
+    **_OPTIONS,
+    **options,
+  )
+  best = result.best
+  return {
+    'kind': kind,
+    'seed': seed,
+    'planted': planted,
+    'chosen': best.name,
+    'implied': ' + '.join(best.implied),
+    'right': int(planted in {*best.symmetries, *best.implied}),
+    'score': f'{best.accuracy:.4f}',  # accuracy, or R²
+    'baseline': f'{best.baseline_accuracy:.4f}',
+    'gain': f'{best.gain.mean:.4f}',
+    'low': f'{best.gain.low:.4f}',
+    'high': f'{best.gain.high:.4f}',
+    'num_networks': len(result.space),
+    'num_trained': result.counts.networks,
+    'seconds': f'{time.perf_counter() - start:.1f}',
+  }
+
+
+def summary(rows: list[Mapping[str, object]]) -> str:
+  """Counts right answers by kind."""
+  lines = []
+  for kind in KINDS:
+    own = [row for row in rows if row['kind'] == kind]
+    if own:
+      right = sum(int(str(row['right'])) for row in own)
+      median = np.median([float(str(row['seconds'])) for row in own])
+      lines.append(
+        f'{kind:12} right in {right} of {len(own)}, {median:.0f} s a search'
+      )
+  return '\n'.join(lines)
+
+
+def main(_: list[str]) -> None:
+  """Asks everything that has not been answered yet."""
+  config = {'experiment': 'recovery', 'options': _OPTIONS}
+  path = io_lib.open_run(_OUT.value, config) / 'recovery.csv'
+  rows: list[Mapping[str, object]] = [*rows_lib.read(path)]
+  known = {(row['kind'], row['seed']) for row in rows}
+  with launch.resumable():
+    for seed in range(_NUM_TRIALS.value):  # any prefix is a fair sample
+      for kind in KINDS:
+        if (kind, str(seed)) not in known:
+          rows.append(ask(kind, seed))
+          rows_lib.write(path, rows)
+          print(', '.join(f'{k}: {v}' for k, v in rows[-1].items()), flush=True)
+  print(summary(rows))
+
+
+if __name__ == '__main__':
+  launch.run(main)
