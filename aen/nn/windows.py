@@ -25,7 +25,7 @@ _PADDINGS = ('SAME', 'VALID')
 
 # A batch whose patches exceed a processor's cache is cut into chunks that fit;
 # measured, like the default in `convolve`, on two cores.
-_CACHE_BYTES = 2**22
+_CACHE_BYTES = 2**21
 _CHUNK_BYTES = 2**20
 
 

@@ -245,6 +245,30 @@ def test_a_few_images_at_a_time(monkeypatch):
     )
 
 
+@pytest.mark.parametrize('size', [1, 2**22])
+def test_forward_mode_with_the_index_as_data(size, monkeypatch):
+  """And a second derivative: forward over reverse."""
+  monkeypatch.setattr(windows, '_CACHE_BYTES', size)
+  x, tangent = normal((2, 4, 4, 2)), normal((2, 4, 4, 2), seed=1)
+  ours = layer(SIX['H2'], 2, lifting=True, method='patches')
+  variables = {
+    **jax.jit(ours.init)(jax.random.key(0), x),
+    **aen.sharing_variables(ours),
+  }
+
+  def pooled(x):
+    y = aen.spatial_pool(ours.apply(variables, x), aen.group(SIX['H2']))
+    return jnp.sin(y).sum()
+
+  gradient = jax.grad(pooled)
+  value, along = jax.jit(lambda x: jax.jvp(pooled, (x,), (tangent,)))(x)
+  np.testing.assert_allclose(value, pooled(x), rtol=1e-5)
+  np.testing.assert_allclose(along, np.vdot(gradient(x), tangent), rtol=1e-4)
+  _, forward = jax.jit(lambda x: jax.jvp(gradient, (x,), (tangent,)))(x)
+  reverse = jax.grad(lambda x: jnp.vdot(gradient(x), tangent))(x)
+  np.testing.assert_allclose(forward, reverse, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize('chunked', [False, True])
 @pytest.mark.parametrize(
   'settings',
