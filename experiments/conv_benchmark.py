@@ -7,16 +7,15 @@ all variants in turn within one loop, so that a busy machine slows all of them.
   python -m experiments.conv_benchmark                 # three minutes
   python -m experiments.conv_benchmark --methods       # XLA's convolution too
   python -m experiments.conv_benchmark --children=4    # vmapped, as in a search
-  XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 \\
+  XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 \
     python -m experiments.conv_benchmark --cpu_time --escnn=VENV/bin/python
 
 `flax` is that CNN, `aen` the group CNN, `augmented` the same with all six
 augmentations of its images in the step, `augment` these alone. Ratios are
-medians over the rounds; `aen / flax` is 0.5 on average. With --escnn, `escnn`
-is a network of the same channels in escnn and PyTorch, in one thread and the
-environment of the given Python, and `aen / escnn` compares the fastest rounds.
-`aen s/1000` is the fastest step's time for 1000 images. Writes
-convolutions.csv.
+medians over the rounds. With --escnn, `escnn` is a network of the same channels
+in escnn and PyTorch, in one thread and the environment of the given Python, and
+`aen / escnn` compares the fastest rounds. `aen s/1000` is the fastest step's
+time for 1000 images. Writes convolutions.csv.
 """
 
 from collections.abc import Callable
