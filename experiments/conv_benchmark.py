@@ -7,15 +7,24 @@ all variants in turn within one loop, so that a busy machine slows all of them.
   python -m experiments.conv_benchmark                 # three minutes
   python -m experiments.conv_benchmark --methods       # XLA's convolution too
   python -m experiments.conv_benchmark --children=4    # vmapped, as in a search
+  XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 \
+    python -m experiments.conv_benchmark --cpu_time --escnn=VENV/bin/python
 
 `flax` is that CNN, `aen` the group CNN, `augmented` the same with all six
 augmentations of its images in the step, `augment` these alone. Ratios are
-medians over the rounds; `aen / flax` is 0.7 on average. Writes
-convolutions.csv.
+medians over the rounds. With --escnn, `escnn` is a network of the same channels
+in escnn and PyTorch, in one thread and the environment of the given Python, and
+`aen / escnn` compares the fastest rounds. `aen s/1000` is the fastest step's
+time for 1000 images. Writes convolutions.csv.
 """
 
 from collections.abc import Callable
+import contextlib
 import functools
+import json
+import pathlib
+import subprocess
+import time
 from typing import Any
 
 from absl import flags
@@ -48,6 +57,12 @@ _METHODS = flags.DEFINE_bool(
 )
 _CHILDREN = flags.DEFINE_integer(
   'children', 1, 'Networks trained at once by vmap.', lower_bound=1
+)
+_ESCNN = flags.DEFINE_string(
+  'escnn', '', 'Python of an environment with escnn, which is timed too.'
+)
+_CPU_TIME = flags.DEFINE_bool(
+  'cpu_time', False, 'Time the processor, not the clock: for busy machines.'
 )
 _OUT = timing.output('conv_benchmark')
 
@@ -111,6 +126,46 @@ def _modules(
   return found
 
 
+class _Escnn(contextlib.AbstractContextManager['_Escnn']):
+  """A process of another Python that makes training steps in escnn."""
+
+  def __init__(
+    self, python: str, group: str, width: float, shape: tuple[int, int, int]
+  ) -> None:
+    cnn = aen.GroupCNN(group_cnn.GROUPS[group], width=width, in_shape=shape)
+    channels, dense = cnn.widths()
+    spec = dict(group=group, shape=shape, channels=channels, dense=dense)
+    script = pathlib.Path(__file__).with_name('escnn_step.py')
+    pipe = subprocess.PIPE
+    self._process = subprocess.Popen(
+      [python, str(script), json.dumps({**spec, 'batch': _BATCH.value})],
+      stdin=pipe,
+      stdout=pipe,
+      text=True,
+    )
+    self._used = 0.0  # its processor time, in seconds
+
+  def step(self) -> None:
+    """Makes one training step."""
+    self._process.stdin.write('\n')
+    self._process.stdin.flush()
+    if not (answer := self._process.stdout.readline()):
+      raise ValueError(
+        '--escnn needs the Python of an environment with escnn and PyTorch,'
+        f' got {_ESCNN.value!r}, which stopped with the error above'
+      )
+    self._used = float(answer)
+
+  def cpu_time(self) -> float:
+    """Returns the processor time of this process and that one, in seconds."""
+    return time.process_time() + self._used
+
+  def __exit__(self, *_: Any) -> None:
+    with contextlib.suppress(BrokenPipeError):
+      self._process.stdin.close()
+    self._process.wait()
+
+
 def measure(
   group: str, width: float, shape: tuple[int, int, int]
 ) -> dict[str, Any]:
@@ -156,12 +211,22 @@ def measure(
   calls['augment'] = functools.partial(
     compiled(aen.augment, 0, None, None), key, images, mask
   )
-  times = timing.interleaved(calls, _REPEATS.value)
+  clock = time.process_time if _CPU_TIME.value else time.perf_counter
+  with contextlib.ExitStack() as stack:
+    if _ESCNN.value:
+      escnn = stack.enter_context(_Escnn(_ESCNN.value, group, width, shape))
+      calls['escnn'] = escnn.step
+      if _CPU_TIME.value:
+        clock = escnn.cpu_time
+    times = timing.interleaved(calls, _REPEATS.value, clock=clock)
   row = {f'{name} ms': timing.milliseconds(times, name) for name in times}
   alone = ('augment', 'augmented')
-  for name in (name for name in times if name not in ('flax', *alone)):
+  for name in (n for n in times if n not in ('flax', 'escnn', *alone)):
     row[f'{name} / flax'] = timing.ratio(times, name, 'flax')
   row |= {f'{name} / aen': timing.ratio(times, name, 'aen') for name in alone}
+  row['aen s/1000'] = min(times['aen']) * 1000 / _BATCH.value
+  if _ESCNN.value:
+    row['aen / escnn'] = timing.fastest_ratio(times, 'aen', 'escnn')
   return {
     'images': '×'.join(map(str, shape)),
     'width': width,

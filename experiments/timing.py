@@ -24,11 +24,15 @@ _WIDTH = 9  # of a column on the terminal
 Times = Mapping[str, Sequence[float]]  # seconds of each variant, by round
 
 
-def timed(function: Callable[..., Any], *args: Any) -> tuple[float, Any]:
+def timed(
+  function: Callable[..., Any],
+  *args: Any,
+  clock: Callable[[], float] = time.perf_counter,
+) -> tuple[float, Any]:
   """Returns the seconds of a call, and its result, once it is computed."""
-  start = time.perf_counter()
+  start = clock()
   result = jax.block_until_ready(function(*args))
-  return time.perf_counter() - start, result
+  return clock() - start, result
 
 
 def fastest(function: Callable[[], Any], repeats: int) -> tuple[float, Any]:
@@ -42,7 +46,10 @@ def fastest(function: Callable[[], Any], repeats: int) -> tuple[float, Any]:
 
 
 def interleaved(
-  variants: Mapping[str, Callable[[], Any]], repeats: int, warm_up: int = 1
+  variants: Mapping[str, Callable[[], Any]],
+  repeats: int,
+  warm_up: int = 1,
+  clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
   """Returns the seconds of each variant, round by round.
 
@@ -51,7 +58,7 @@ def interleaved(
   times: dict[str, list[float]] = {name: [] for name in variants}
   for number in range(warm_up + repeats):
     for name, run in variants.items():
-      seconds, _ = timed(run)
+      seconds, _ = timed(run, clock=clock)
       if number >= warm_up:
         times[name].append(seconds)
   return times
@@ -61,6 +68,11 @@ def ratio(times: Times, name: str, base: str) -> float:
   """Returns the median over rounds of one variant's time over another's."""
   pairs = zip(times[name], times[base], strict=True)
   return statistics.median(a / b for a, b in pairs)
+
+
+def fastest_ratio(times: Times, name: str, base: str) -> float:
+  """Returns one variant's smallest time over another's."""
+  return min(times[name]) / min(times[base])
 
 
 def milliseconds(times: Times, name: str) -> float:

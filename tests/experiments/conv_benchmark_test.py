@@ -37,6 +37,30 @@ def test_methods_are_variants(benchmark):
   assert baseline.features == cnn.widths()[0] == 4
 
 
+def test_escnn_runs_in_a_process_of_its_own(benchmark, tmp_path):
+  python = tmp_path / 'python'
+  python.write_text('#!/bin/sh\nwhile read line; do echo 1.5; done\n')
+  python.chmod(0o755)
+  network = 'D4', 1.0, (28, 28, 1)
+  with benchmark._Escnn(str(python), *network) as escnn:
+    before = escnn.cpu_time()
+    escnn.step()
+    assert escnn.cpu_time() - before >= 1.5
+  assert escnn._process.returncode == 0
+
+
+def test_a_python_without_escnn_is_said(benchmark, tmp_path):
+  python = tmp_path / 'python'
+  python.write_text('#!/bin/sh\nread line; exit 1\n')
+  python.chmod(0o755)
+  with (
+    flagsaver.flagsaver(escnn=str(python)),
+    pytest.raises(ValueError, match='environment with escnn'),
+    benchmark._Escnn(str(python), 'none', 1.0, (28, 28, 1)) as escnn,
+  ):
+    escnn.step()
+
+
 def test_bad_shapes_are_said(benchmark):
   with (
     flagsaver.flagsaver(shape=['28']),

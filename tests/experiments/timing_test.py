@@ -18,10 +18,21 @@ def test_variants_run_in_turn_and_warm_up_rounds_do_not_count():
   assert {name: len(each) for name, each in times.items()} == {'a': 3, 'b': 3}
 
 
+def test_any_clock_can_be_read():
+  ticks = iter(range(100))
+  times = timing.interleaved(
+    {'a': lambda: next(ticks), 'b': lambda: None},
+    2,
+    clock=lambda: float(next(ticks)),
+  )
+  assert times == {'a': [2.0, 2.0], 'b': [1.0, 1.0]}
+
+
 def test_ratios_are_taken_within_rounds():
   times = {'slow': [2.0, 30.0, 4.0], 'fast': [1.0, 10.0, 4.0]}
   assert timing.ratio(times, 'slow', 'fast') == 2.0
   assert timing.ratio(times, 'fast', 'fast') == 1.0
+  assert timing.fastest_ratio(times, 'fast', 'slow') == 0.5
   assert timing.milliseconds(times, 'slow') == 4000.0
   said = timing.spread([3.0, 1.0, 2.5], 'sets')
   assert said == 'median 2.50, from 1.00 to 3.00, over 3 sets'

@@ -245,6 +245,68 @@ def test_a_few_images_at_a_time(monkeypatch):
     )
 
 
+@pytest.mark.parametrize('size', [1, 2**22])
+def test_forward_mode_with_the_index_as_data(size, monkeypatch):
+  """And a second derivative: forward over reverse."""
+  monkeypatch.setattr(windows, '_CACHE_BYTES', size)
+  x, tangent = normal((2, 4, 4, 2)), normal((2, 4, 4, 2), seed=1)
+  ours = layer(SIX['H2'], 2, lifting=True, method='patches')
+  variables = {
+    **jax.jit(ours.init)(jax.random.key(0), x),
+    **aen.sharing_variables(ours),
+  }
+
+  def pooled(x):
+    y = aen.spatial_pool(ours.apply(variables, x), aen.group(SIX['H2']))
+    return jnp.sin(y).sum()
+
+  gradient = jax.grad(pooled)
+  value, along = jax.jit(lambda x: jax.jvp(pooled, (x,), (tangent,)))(x)
+  np.testing.assert_allclose(value, pooled(x), rtol=1e-5)
+  np.testing.assert_allclose(along, np.vdot(gradient(x), tangent), rtol=1e-4)
+  _, forward = jax.jit(lambda x: jax.jvp(gradient, (x,), (tangent,)))(x)
+  reverse = jax.grad(lambda x: jnp.vdot(gradient(x), tangent))(x)
+  np.testing.assert_allclose(forward, reverse, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize('chunked', [False, True])
+@pytest.mark.parametrize(
+  'settings',
+  [
+    {},
+    {'padding': 'SAME'},
+    {'strides': 2},
+    {'kernel_dilation': 2, 'padding': [(0, 2), (1, 0)]},
+    {'strides': 3},
+  ],
+)
+def test_gradients_against_those_of_xla(settings, chunked, monkeypatch):
+  """Of inputs, kernel and bias, over geometries, fewer and more features."""
+  if chunked:
+    monkeypatch.setattr(windows, '_CACHE_BYTES', 1)
+  index = np.arange(9).reshape(3, 3, 1)
+  for channels, features in ((1, 12), (5, 4)):
+    args = (
+      normal((4, 9, 12, channels)),
+      normal((9, channels, features), seed=1),
+      normal((features,), seed=2),
+    )
+
+    def gradients(method, args=args):
+      def loss(x, weights, bias):
+        geometry = {'padding': 'VALID', **settings}
+        y = aen.shared_conv(
+          x, weights, index, True, bias, method=method, **geometry
+        )
+        return jnp.sin(y).sum()
+
+      return jax.jit(jax.grad(loss, (0, 1, 2)))(*args)
+
+    chex.assert_trees_all_close(
+      gradients('patches'), gradients('conv'), rtol=1e-5, atol=2e-5
+    )
+
+
 def test_any_initialiser_sees_the_true_fan_in():
   seen = []
 
@@ -362,6 +424,44 @@ def test_pooling(how):
     reduce(y.reshape(2, 9, 9, -1), (3, 3), (3, 3)),
     rtol=1e-5,
     atol=1e-6,
+  )
+
+
+@pytest.mark.parametrize(('window', 'strides'), [(2, None), (3, 2), (3, 3)])
+def test_gradient_of_max_pooling(window, strides):
+  """Equal maxima of a window share its gradient; both modes agree on it."""
+  x = np.random.default_rng(0).integers(0, 3, (2, 7, 7, 1, 2)).astype('f4')
+  trivial = aen.group(())
+  pool = functools.partial(
+    aen.spatial_pool, group=trivial, window=window, strides=strides
+  )
+  y, transpose_of_pool = jax.vjp(pool, x)
+  gradient = normal(y.shape, seed=1)
+  expected, step = np.zeros_like(x), strides or window
+  for b, i, j, _, c in np.ndindex(*y.shape):
+    rows, columns = (slice(k * step, k * step + window) for k in (i, j))
+    tile = x[b, rows, columns, 0, c]
+    assert y[b, i, j, 0, c] == tile.max()
+    mask = tile == tile.max()
+    share = gradient[b, i, j, 0, c] / mask.sum()
+    expected[b, rows, columns, 0, c] += mask * share
+  (got,) = transpose_of_pool(gradient)
+  np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)
+  tangent = normal(x.shape, seed=2)
+  _, along = jax.jvp(pool, (x,), (tangent,))
+  np.testing.assert_allclose(
+    np.vdot(along, gradient), np.vdot(tangent, expected), rtol=1e-5
+  )
+
+
+def test_the_gradient_of_max_pooling_is_equivariant():
+  """Even where maxima are equal, as they are on a plain background."""
+  x = np.random.default_rng(0).integers(0, 3, (1, 8, 8, 1, 1)).astype('f4')
+  trivial = aen.group(())
+  gradient = jax.jit(jax.grad(lambda x: (aen.spatial_pool(x, trivial)).sum()))
+  rotated = np.rot90(x, axes=(1, 2))
+  np.testing.assert_array_equal(
+    gradient(rotated), np.rot90(gradient(x), axes=(1, 2))
   )
 
 

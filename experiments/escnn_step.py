@@ -1,0 +1,76 @@
+"""Training steps of the paper's G-CNN in escnn, on demand.
+
+Run by `experiments.conv_benchmark --escnn=PYTHON` with the Python of an
+environment that has escnn and PyTorch; `aen` needs neither. The argument is
+JSON: group, shape (height, width, channels), batch, channels, dense. Each line
+on standard input is answered, after one step in one thread, by the processor
+time that this process has used, in seconds.
+"""
+
+import json
+import sys
+import time
+
+from escnn import gspaces
+from escnn import nn
+import torch
+
+SPACES = {
+  'none': gspaces.trivialOnR2,
+  'H2': gspaces.flip2dOnR2,
+  'V2': gspaces.flip2dOnR2,
+  'H2V2': lambda: gspaces.flipRot2dOnR2(2),
+  'P4': lambda: gspaces.rot2dOnR2(4),
+  'D4': lambda: gspaces.flipRot2dOnR2(4),
+}
+
+
+class Network(torch.nn.Module):
+  """As `aen.GroupCNN` with its head 'dense'."""
+
+  def __init__(self, group, shape, channels, dense):
+    """Makes the layers for images of a shape."""
+    super().__init__()
+    space = SPACES[group]()
+    self.images = nn.FieldType(space, shape[2] * [space.trivial_repr])
+    hidden = nn.FieldType(space, channels * [space.regular_repr])
+    layers, before = [], self.images
+    for i in range(4):
+      layers += [nn.R2Conv(before, hidden, 3), nn.ReLU(hidden)]
+      if i % 2:
+        layers.append(nn.PointwiseMaxPool(hidden, 2))
+      before = hidden
+    self.features = nn.SequentialModule(*layers)
+    height, width = (((side - 4) // 2 - 4) // 2 for side in shape[:2])
+    self.head = torch.nn.Sequential(
+      torch.nn.Linear(hidden.size * height * width, dense),
+      torch.nn.ReLU(),
+      torch.nn.Dropout(0.5),
+      torch.nn.Linear(dense, 50),
+      torch.nn.Linear(50, 10),
+    )
+
+  def forward(self, x):
+    """Maps x [B, C, H, W] to logits [B, 10]."""
+    features = self.features(nn.GeometricTensor(x, self.images)).tensor
+    return self.head(features.flatten(1))
+
+
+def main(spec):
+  """Makes a step for each line on standard input."""
+  torch.set_num_threads(1)
+  batch, shape = spec.pop('batch'), spec['shape']
+  network = Network(**spec)
+  optimizer = torch.optim.SGD(network.parameters(), 1e-3, momentum=0.9)
+  images = torch.rand(batch, shape[2], *shape[:2])
+  labels = torch.arange(batch) % 10
+  for _ in sys.stdin:
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(network(images), labels)
+    loss.backward()
+    optimizer.step()
+    print(time.process_time(), flush=True)
+
+
+if __name__ == '__main__':
+  main(json.loads(sys.argv[1]))
