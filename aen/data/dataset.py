@@ -80,7 +80,13 @@ def part(
   Images may have an axis of one channel, which is dropped. A record is given
   for images that are transformed already. Error messages begin with `where`.
   """
-  images, labels = np.asarray(images), np.asarray(labels)
+  try:
+    images, labels = np.asarray(images), np.asarray(labels)
+  except ValueError as error:  # rows of different lengths
+    raise ValueError(
+      f'{where}: expected arrays of images and labels, got lists whose entries'
+      ' differ in length; give images of one size and one label each'
+    ) from error
   if images.dtype.kind == 'f':
     with np.errstate(over='ignore'):
       images = images.astype(np.float32)
