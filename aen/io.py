@@ -298,7 +298,7 @@ def as_path(value: Any, name: str) -> pathlib.Path:
 def positive(value: Any, name: str) -> int:
   """Returns a positive integer; raises a ValueError for anything else."""
   whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-  if not whole or value < 1:
+  if not whole or not 1 <= value < 2**31:
     raise ValueError(
       f'{name} must be a whole number of at least 1, got {value!r}'
     )

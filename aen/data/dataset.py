@@ -86,7 +86,13 @@ def part(
   for images that are transformed already. Error messages begin with `where`.
   Labels of dtype float32 are numbers to predict; other labels are classes.
   """
-  images, labels = np.asarray(images), np.asarray(labels)
+  try:
+    images, labels = np.asarray(images), np.asarray(labels)
+  except ValueError as error:  # rows of different lengths
+    raise ValueError(
+      f'{where}: expected arrays of images and labels, got lists whose entries'
+      ' differ in length; give images of one size and one label each'
+    ) from error
   if images.dtype.kind == 'f':
     with np.errstate(over='ignore'):
       images = images.astype(np.float32)

@@ -197,12 +197,24 @@ def export(
     {k: json.dumps(v, ensure_ascii=False) for k, v in metadata.items()},
   )
   onnx.checker.check_model(proto, full_check=True)
-  with io_lib.written_whole(path) as file:
-    file.write(proto.SerializeToString())
+  try:
+    with io_lib.written_whole(path) as file:
+      file.write(proto.SerializeToString())
+  except OSError as error:
+    raise OSError(
+      error.errno, f'cannot write {str(path)[:200]}: {error.strerror}'
+    ) from error
 
 
 def _params(variables: Mapping[str, Any]) -> Mapping[str, Any]:
   """Returns the parameters; raises if the outputs depend on more than them."""
+  if not isinstance(variables, Mapping) or not isinstance(
+    variables.get('params', {}), Mapping
+  ):
+    raise ValueError(
+      'export needs the variables of the model, {"params": …}, got'
+      f' {variables!r:.80}'
+    )
   if 'params' not in variables:
     return variables
   if others := sorted(set(variables) - {'params', 'intermediates'}):

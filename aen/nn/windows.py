@@ -91,7 +91,9 @@ def frame(
 def per_axis(value: Any, ndim: int, name: str) -> tuple[int, ...]:
   """Returns one positive integer per spatial axis; a single one is repeated."""
   numbers = (value,) * ndim if np.ndim(value) == 0 else tuple(value)
-  whole = all(isinstance(n, int | np.integer) and n >= 1 for n in numbers)
+  whole = all(
+    isinstance(n, int | np.integer) and 1 <= n < 2**31 for n in numbers
+  )
   if len(numbers) != ndim or not whole:
     raise ValueError(
       f'{name} must be one whole number of at least 1, or one per spatial axis'

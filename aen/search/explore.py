@@ -73,6 +73,8 @@ class SearchConfig:
   def __post_init__(self) -> None:
     if not isinstance(self.recipe, recipe_lib.Recipe):
       raise ValueError(f'recipe must be an aen.Recipe, got {self.recipe!r}')
+    if not isinstance(self.strategy, str):
+      raise ValueError(f'strategy must be a name, got {self.strategy!r}')
     for name in ('num_seeds', 'top', 'retrain_seeds'):
       whole = io_lib.positive(getattr(self, name), name)
       object.__setattr__(self, name, whole)

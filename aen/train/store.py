@@ -421,8 +421,9 @@ class Results:
       yield
     except sqlite3.Error as error:
       advice = (a for part, a in _ADVICE.items() if part in str(error))
+      why = ' '.join(str(error).split())
       raise ResultsError(
-        f'{self.path}: {error}; {next(advice, _DAMAGED)}'
+        f'{self.path}: {why}; {next(advice, _DAMAGED)}'
       ) from error
 
 

@@ -1,4 +1,4 @@
-"""Fuzzed calls of every public name: right, refused in one line, or a defect."""
+"""Fuzzed calls of every public name: right, refused in a line, or a defect."""
 
 import ast
 import collections

@@ -141,8 +141,9 @@ def test_a_hole_in_the_file_is_found(tmp_path):
   middle = len(content) // 2
   content[middle : middle + 8192] = os.urandom(8192)
   path.write_bytes(content)
-  with pytest.raises(store_lib.ResultsError, match='damaged'):
+  with pytest.raises(store_lib.ResultsError, match='damaged') as error:
     store_lib.Results(path)
+  assert '\n' not in str(error.value)
 
 
 def test_another_versions_file_is_refused(tmp_path):
