@@ -228,7 +228,7 @@ class Results:
     columns = (*COLUMNS, 'params' if with_params else 'NULL', 'origin')
     row = self._run(
       f'SELECT {", ".join(columns)} FROM results WHERE {_IS_CHILD}',
-      dataclasses.astuple(key),
+      tuple(vars(key).values()),
     ).fetchone()
     return None if row is None else _as_record(row)
 
@@ -406,14 +406,14 @@ def _written_csv(path: str | os.PathLike[str]) -> Iterator[io.TextIOWrapper]:
 
 def _as_row(record: Record) -> tuple[Any, ...]:
   return (
-    *dataclasses.astuple(record.key),
+    *vars(record.key).values(),  # astuple would copy, which takes longer
     record.symmetries,
     record.num_weights,
     *(json.dumps(getattr(record, name)) for name in _CURVES),
     int(record.diverged),
     record.seconds,
     None if record.params is None else pack(record.params),
-    record.origin and json.dumps(dataclasses.asdict(record.origin)),
+    record.origin and json.dumps(vars(record.origin)),
   )
 
 
