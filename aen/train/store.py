@@ -228,7 +228,7 @@ class Results:
     columns = (*COLUMNS, 'params' if with_params else 'NULL', 'origin')
     row = self._run(
       f'SELECT {", ".join(columns)} FROM results WHERE {_IS_CHILD}',
-      tuple(vars(key).values()),
+      dataclasses.astuple(key),
     ).fetchone()
     return None if row is None else _as_record(row)
 
@@ -413,7 +413,7 @@ def _as_row(record: Record) -> tuple[Any, ...]:
     int(record.diverged),
     record.seconds,
     None if record.params is None else pack(record.params),
-    record.origin and json.dumps(vars(record.origin)),
+    record.origin and json.dumps(dataclasses.asdict(record.origin)),
   )
 
 
