@@ -143,7 +143,7 @@ def draw(lags: Mapping[int, np.ndarray]) -> Any:
     label = f'{workers} workers'
     left.plot(np.sort(times[:, 0]), count, color=color, linewidth=3, alpha=0.35)
     left.plot(np.sort(times[:, 1]), count, color=color, label=label)
-    lag = 1e3 * (times[:, 1] - times[:, 0])
+    lag = times[:, 1] - times[:, 0]
     right.plot(times[:, 0], lag, '.', color=color, markersize=2, alpha=0.5)
   left.set_yscale('log')
   left.yaxis.set_major_formatter(ticker.EngFormatter(sep=''))
@@ -151,7 +151,7 @@ def draw(lags: Mapping[int, np.ndarray]) -> Any:
   title = 'Children finished (pale) and stored'
   style.tidy(left, title, 'seconds', 'children', grid='both')
   title = 'From the end of a child to the store'
-  style.tidy(right, title, 'seconds', 'milliseconds', grid='both')
+  style.tidy(right, title, 'seconds', 'lag in seconds', grid='both')
   style.legend(drawn, columns=3)
   return drawn
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent import futures
+import functools
 import heapq
 import pickle
 import threading
@@ -68,23 +69,29 @@ def evaluator(
 def train(job: executors.Job, read: Any = None) -> list[store_lib.Record]:
   """Returns records of a job at once, with numbers as long as real ones."""
   del read
-  now = time.time()
-  recipe = recipe_lib.Recipe(**job['recipe'])
-  rng = np.random.default_rng(0)
-  curves = [tuple(curve.tolist()) for curve in rng.random((3, recipe.epochs))]
+  now, space = time.time(), Space()
+  recipe = _recipe_key(**job['recipe'])
   return [
     store_lib.Record(
-      *curves,
+      *_curves(job['recipe']['epochs']),
       key=store_lib.ChildKey(
-        Space().key(network),
-        job['fingerprint'],
-        recipe_lib.recipe_key(recipe),
-        seed,
+        space.key(network), job['fingerprint'], recipe, seed
       ),
       origin=store_lib.Origin('fake', '', 'fake', now, now, job['workers']),
     )
     for network, seed in job['requests']
   ]
+
+
+@functools.cache
+def _recipe_key(**fields: Any) -> str:
+  return recipe_lib.recipe_key(recipe_lib.Recipe(**fields))
+
+
+@functools.cache
+def _curves(epochs: int) -> tuple[tuple[float, ...], ...]:
+  curves = np.random.default_rng(0).random((3, epochs))
+  return tuple(tuple(curve) for curve in curves.tolist())
 
 
 class Instead:

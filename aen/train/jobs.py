@@ -49,6 +49,7 @@ _SETTINGS = (
   'jax_persistent_cache_min_compile_time_secs',
   'jax_persistent_cache_min_entry_size_bytes',
 )
+_recipe_key = functools.lru_cache(maxsize=None)(recipe_lib.recipe_key)
 _KEPT = 2  # data sets in the memory of a worker
 # What jobs have in common whose children one trainer can train.
 _FIELDS = (
@@ -125,7 +126,7 @@ class Trainer:
     return store_lib.ChildKey(
       network=self._network_key(network),
       data=self.fingerprint,
-      recipe=recipe_lib.recipe_key(recipe),
+      recipe=_recipe_key(recipe),
       seed=int(seed),
     )
 

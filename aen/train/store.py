@@ -462,7 +462,7 @@ def _written_csv(path: str | os.PathLike[str]) -> Iterator[io.TextIOWrapper]:
 
 def _as_row(record: Record) -> tuple[Any, ...]:
   return (
-    *dataclasses.astuple(record.key),
+    *vars(record.key).values(),  # astuple would copy, which takes longer
     record.symmetries,
     record.num_weights,
     *(json.dumps(getattr(record, name)) for name in _CURVES),

@@ -28,6 +28,7 @@ from aen.search import mlp_space
 from aen.search import result as result_lib
 from aen.train import evaluate as evaluate_lib
 from aen.train import score as score_lib
+from aen.train import store as store_lib
 
 ACCURACY = 0.5  # of network 0; each further network is 1 % better
 NAUGHTY = '<b>"mirror" & $co$</b>'
@@ -525,3 +526,36 @@ def test_every_described_figure_has_its_place_on_the_page():
   described = tomllib.loads((folder / 'figures.toml').read_text('utf-8'))
   template = string.Template((folder / 'page.html').read_text('utf-8'))
   assert described.keys() <= set(template.get_identifiers())
+
+
+def origin(worker, started, finished, workers=0):
+  return store_lib.Origin('cpu', '1', worker, started, finished, workers)
+
+
+def test_utilisation_is_the_mean_of_busy_workers():
+  jobs = [origin('a', 0, 10), origin('a', 0, 10), origin('b', 0, 5)]
+  found = charts.utilisation(jobs)  # two children of one job
+  assert (found.workers, found.seconds, found.mean) == (2, 10, 1.5)
+  assert 'a utilisation of 75 %' in found.in_words
+  assert charts.utilisation(jobs[:2]) is None  # one process
+  idle = charts.utilisation([*jobs, origin('c', 14, 16, workers=4)])
+  assert (idle.workers, idle.seconds, idle.mean) == (4, 16, 17 / 16)
+  resumed = charts.utilisation([*jobs, origin('c', 1010, 1020)])
+  assert (resumed.seconds, resumed.mean) == (20, 25 / 20)
+  times, busy = (
+    charts.busy_workers(found).axes[0].collections[0].get_paths()[0].vertices.T
+  )
+  assert (times.max() * 60, busy.max()) == (10, 2)
+
+
+def test_the_page_says_how_busy_workers_were(result, data, tmp_path):
+  written = report.write(result, data, tmp_path).read_text('utf-8')
+  assert 'utilisation' not in written
+  with store_lib.Results(tmp_path / 'results.sqlite') as store:
+    for seed, worker in enumerate('ab'):
+      key = store_lib.ChildKey('network', 'data', 'recipe', seed)
+      record = store_lib.Record((1.0,), (0.5,), (1.0,), key=key)
+      store.put([record.replace(origin=origin(worker, seed, seed + 3))])
+  written = report.write(result, data, tmp_path).read_text('utf-8')
+  assert '2 workers trained for 0.1 minutes' in written
+  assert (tmp_path / 'busy_workers.png').exists()

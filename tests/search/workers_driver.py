@@ -32,6 +32,7 @@ SYMMETRIES = ('rotation', 'horizontal_flip', 'vertical_flip')
 FILES = ('ranking.csv', 'trace.csv', 'result.json')
 RETRIES = 50  # more than a job can have bad luck
 KILLED = -signal.SIGKILL
+os.environ.setdefault('RAY_worker_niceness', '0')  # on a busy machine
 
 
 def search(run_dir, executor, strategy='exhaustive'):
@@ -69,7 +70,8 @@ def worker_pids(executor):
   def ours(pid):
     return pid == os.getpid() or (pid in parents and ours(parents[pid]))
 
-  return [p for p, name in names.items() if name[:5] == b'ray::' and ours(p)]
+  is_worker = (b'ray::_with_data', b'ray::IDLE')  # not Ray's own agents
+  return [p for p, n in names.items() if n.startswith(is_worker) and ours(p)]
 
 
 def kill_workers(directory, name, kills, rng, pause):
