@@ -514,6 +514,12 @@ def describe(
 
 def _check(data: dataset_lib.Dataset) -> None:
   """Raises before any training if the data cannot be searched."""
+  pixels = data.train.images
+  if (pixels == pixels.flat[0]).all():
+    raise ValueError(
+      'all pixels of all training images have the same value; give images that'
+      ' differ'
+    )
   classes = np.unique(data.train.labels)
   if classes.size < 2 and not data.num_classes:
     raise ValueError(
