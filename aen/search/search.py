@@ -36,7 +36,7 @@ from aen.train.store import Record
 SEARCH_IMAGES = 4000
 SEARCH_STEPS = 250
 MIN_EPOCHS = 4
-MAX_EXHAUSTIVE = 1000  # networks, beyond which `discover` trains some of them
+MAX_EXHAUSTIVE = 1000  # networks, beyond which `discover` uses the DQN
 MAX_CNNS = 48  # networks that `discover` trains of group CNNs, by default
 NETWORKS = ('mlp', 'cnn')
 _EXPLORING_SHARE = 0.5  # of a time limit
@@ -98,8 +98,9 @@ def discover(
       which says most about the data) or 'dense' (the paper's).
     downscale: Averages blocks of this side on the grid before anything else,
       for large images; `predict` then takes images that are averaged too.
-    strategy: Name in `strategies.STRATEGIES`; by default every network is
-      trained if there are at most 1000 and no budget, else 'screened'.
+    strategy: Name in `strategies.STRATEGIES`; by default 'screened' if there is
+      a budget, else every network is trained if there are at most 1000, else
+      'dqn'.
     recipe: Hyperparameters; by default Adam, as many steps as the paper's, and
       the likelihood of the validation labels as the criterion. A dict changes
       single fields of that default.
@@ -157,11 +158,12 @@ def discover(
   has_budget = {'max_networks', 'max_minutes'} & {
     name for name, value in options.items() if value is not None
   }
-  if strategy is None:
-    few = len(space) <= MAX_EXHAUSTIVE and not has_budget
-    strategy = 'exhaustive' if few and network == 'mlp' else 'screened'
   if network == 'cnn' and not has_budget:
-    options = {'max_networks': MAX_CNNS, **options}
+    options, has_budget = options | {'max_networks': MAX_CNNS}, {'networks'}
+  if strategy is None and has_budget:
+    strategy = 'screened'
+  elif strategy is None:
+    strategy = 'exhaustive' if len(space) <= MAX_EXHAUSTIVE else 'dqn'
   config = explore_lib.SearchConfig(recipe, strategy, seed=seed, **options)
   say(
     f'{len(space)} networks of {len(space.symmetries)} symmetries, up to'
