@@ -198,7 +198,7 @@ def test_a_regression_is_saved_loaded_and_reported(tmp_path):
   page = report.write(result, data, tmp_path).read_text('utf-8')
   assert 'test R², reversal' in page
   assert 'a number to predict' in page
-  assert page.index('transformed') < page.index('The data')
+  assert page.index('What the symmetries of') < page.index('>The data<')
   assert page.index('>The data<') < page.index('>Ranking<')
   assert (tmp_path / 'transformed.png').exists()
 
