@@ -16,6 +16,7 @@ import pathlib
 import sys
 from typing import Any
 
+from aen import _module
 from aen.data import load as load_lib
 from aen.data import own
 from aen.groups import symmetries as symmetries_lib
@@ -71,8 +72,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _discover(arguments: argparse.Namespace) -> None:
-  report = importlib.import_module('aen.report')
-  search_lib = importlib.import_module('aen.search.search')
+  report = _module('report')
+  search_lib = _module('search.search')
   images, labels, test = load_lib.read_examples(
     arguments.data, arguments.target
   )
@@ -102,7 +103,7 @@ def _discover(arguments: argparse.Namespace) -> None:
 
 
 def _screen(arguments: argparse.Namespace) -> None:
-  screen_lib = importlib.import_module('aen.search.screen')
+  screen_lib = _module('search.screen')
   images, labels, _ = load_lib.read_examples(arguments.data, arguments.target)
   images, axes = own.as_inputs(images, arguments.grid_axes)
   targets = own.as_targets(labels, arguments.task)

@@ -9,6 +9,8 @@ import sys
 import tarfile
 import zipfile
 
+import numpy as np
+from PIL import Image
 import pytest
 
 import aen
@@ -148,21 +150,47 @@ aen.assert_equivariant(
 """
 
 
+def installed(wheel, folder):
+  """Returns the Python and the packages of an environment with a wheel.
+
+  The environment gets the package alone, then sees the packages of ours.
+  """
+  python('-m', 'venv', '--without-pip', folder / 'venv')
+  (own,) = (folder / 'venv').glob('bin/python')
+  python(
+    *('-m', 'pip', '--python', own, 'install', '--no-deps', '--no-index'),
+    wheel,
+  )
+  (site,) = (folder / 'venv').glob('lib/python*/site-packages')
+  ours = [path for path in sys.path if path.endswith('-packages')]
+  (site / 'ours.pth').write_text('\n'.join(ours))
+  return own, site
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('source', ['clone', 'sdist'])
 def test_what_is_built_installs_and_works_without_extras(
   wheels, source, tmp_path
 ):
-  """The environment gets the package alone, then sees the packages of ours."""
-  python('-m', 'venv', '--without-pip', tmp_path / 'venv')
-  (own,) = (tmp_path / 'venv').glob('bin/python')
-  python(
-    *('-m', 'pip', '--python', own, 'install', '--no-deps', '--no-index'),
-    wheels[source],
-  )
-  (site,) = (tmp_path / 'venv').glob('lib/python*/site-packages')
-  ours = [path for path in sys.path if path.endswith('-packages')]
-  (site / 'ours.pth').write_text('\n'.join(ours))
+  own, site = installed(wheels[source], tmp_path)
   version, path = python('-c', USE, executable=own, cwd=tmp_path).split()
   assert version == aen.__version__
   assert pathlib.Path(path) == site / 'aen/__init__.py'
+
+
+@pytest.mark.slow
+def test_the_command_works_on_a_folder_of_images(wheels, tmp_path):
+  own, _ = installed(wheels['clone'], tmp_path)
+  for name, level in (('cat', 40), ('dog', 200)):
+    (tmp_path / 'pets' / name).mkdir(parents=True)
+    for i in range(20):
+      pixels = np.random.default_rng(i).integers(0, 50, (6, 6)) + level
+      path = tmp_path / 'pets' / name / f'{i}.png'
+      Image.fromarray(pixels.astype(np.uint8)).save(path)
+  said = python(
+    '-m', 'aen', 'pets', '--max_networks=2', executable=own, cwd=tmp_path
+  )
+  assert said.endswith('report: runs/aen/pets/report.html')
+  assert (tmp_path / 'runs/aen/pets/report.html').exists()
+  (script,) = own.parent.glob('aen')
+  assert 'usage: python -m aen' in python(script, '--help', executable=own)

@@ -21,6 +21,7 @@ _PATH_STARTS = ('/', './', '../', '~')
 _ENDINGS = ('.png', '.jpg', '.jpeg', '.bmp', '.gif', '.tif', '.tiff', '.webp')
 _SPLITS = ('train', 'test', 'val', 'valid', 'validation')
 _GREY_16 = ('I;16', 'I;16L', 'I;16B', 'I;16N')  # modes of Pillow
+_MAX_CODE = 15  # uint8 images up to this level hold codes, not grey levels
 _LEVELS_16 = 257  # 65535 // 255: how many 16-bit levels make one of 8 bits
 
 
@@ -365,8 +366,6 @@ def as_inputs(
       ' convert them, say by np.asarray(inputs, np.float32), and encode words'
       ' as numbers'
     )
-  if inputs.dtype.kind != 'f' and inputs.dtype != np.uint8:
-    inputs = inputs.astype(np.float32)
   shape = inputs.shape[1:]
   if not shape:
     raise ValueError(
@@ -387,6 +386,13 @@ def as_inputs(
       f' of shape {inputs.shape} (at most the last axis holds channels), got'
       f' {grid_axes!r}; reshape the inputs'
     )
+  if inputs.dtype.kind == 'f':
+    return inputs, grid_axes
+  # Grey levels of images have a scaling of their own; other whole numbers,
+  # such as one-hot codes, are standardised.
+  grey = inputs.dtype == np.uint8 and grid_axes == 2
+  if not (grey and inputs.max(initial=0) > _MAX_CODE):
+    inputs = inputs.astype(np.float32)
   return inputs, grid_axes
 
 
@@ -397,7 +403,7 @@ class Targets(NamedTuple):
   classes: tuple[Any, ...]  # what each label stands for; empty for numbers
 
 
-MAX_CLASSES = 100  # that whole numbers may stand for without being asked
+MAX_CLASSES = 20  # that whole numbers may stand for, however few examples
 TASKS = ('classification', 'regression')
 
 
@@ -447,7 +453,7 @@ def as_targets(targets: Any, task: str | None = None) -> Targets:
     task = TASKS[bool(has_fractions)]
     if numeric and not has_fractions:
       found = len(np.unique(array))
-      if found > MAX_CLASSES and 2 * found > len(array):
+      if found > MAX_CLASSES and 4 * found > len(array):
         raise ValueError(
           f'got {found} different whole numbers for {len(array)} examples; say'
           " what they are: task='regression' for numbers to predict,"

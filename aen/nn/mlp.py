@@ -197,7 +197,7 @@ class EquivariantMLP(nn.Module):
       The number of weights without biases.
     """
     widths = self.widths() or (1,) * len(self.hidden_shapes)
-    return _total_weights(self._weights_per_channel_pair(), (channels, *widths))
+    return total_weights(self._weights_per_channel_pair(), (channels, *widths))
 
   @nn.nowrap
   def _weights_per_channel_pair(self) -> list[int]:
@@ -220,7 +220,13 @@ def _one_each(value: Any, count: int, name: str) -> tuple[int, ...]:
   return tuple(io_lib.positive(number, name) for number in numbers)
 
 
-def _total_weights(per_pair: Sequence[int], channels: Sequence[int]) -> int:
+def total_weights(per_pair: Sequence[int], channels: Sequence[int]) -> int:
+  """Returns the number of weights of layers between given channels.
+
+  Args:
+    per_pair: Free weights of each layer for one pair of channels.
+    channels: Of the inputs, then of each hidden layer.
+  """
   pairs = itertools.pairwise((*channels, 1))
   return sum(n * a * b for n, (a, b) in zip(per_pair, pairs, strict=True))
 
@@ -238,7 +244,7 @@ def _matched_features(mlp: EquivariantMLP) -> tuple[int, ...]:
   per_pair, depth = mlp._weights_per_channel_pair(), len(mlp.hidden_shapes)
 
   def total(first: int, rest: int) -> int:
-    return _total_weights(per_pair, (1, first, *(rest,) * (depth - 1)))
+    return total_weights(per_pair, (1, first, *(rest,) * (depth - 1)))
 
   candidates = []
   for rest in range(1, target + 1 if depth > 1 else 2):

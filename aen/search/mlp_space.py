@@ -61,8 +61,21 @@ class MLPSpace(space_lib.Space):
 
   @override
   def num_weights(self, network: int) -> int:
+    # By the lattice: the labels of a large kernel take time and memory.
+    template = self.template
+    last = tuple(template.hidden_shapes[-1])
+    points = math.prod(last)
+    if template.head == 'invariant':
+      names = self.names(network)
+      chosen = [s for s in self.symmetries if s.name in names]
+      labels = orbits([permutation(s, last) for s in chosen], points)
+      points = int(labels.max()) + 1
+    counts = [*map(int, self.lattice.num_weights[network])]
     channels = math.prod(self.image_shape[len(self.grid) :])
-    return self.model(network).num_weights(channels)
+    widths = template.widths() or (1,) * len(counts)
+    return mlp_lib.total_weights(
+      [*counts, points * template.num_classes], (channels, *widths)
+    )
 
   @override
   def key(self, network: int) -> str:

@@ -195,6 +195,9 @@ class Best:
   def export(self, path: io_lib.PathLike) -> None:
     """Writes an ONNX file: raw pixels in, class scores out; see `aen.export`.
 
+    Numbers come out standardised: multiply them by `target_scaling.std` and add
+    `target_scaling.mean`.
+
     Args:
       path: Where the file is written.
     """

@@ -39,7 +39,7 @@ from aen.train.store import Record
 SEARCH_IMAGES = 4000
 SEARCH_STEPS = 250
 MIN_EPOCHS = 4
-MAX_EXHAUSTIVE = 1000  # networks, beyond which `discover` trains some of them
+MAX_EXHAUSTIVE = 1000  # networks, beyond which `discover` uses the DQN
 MAX_CNNS = 48  # networks that `discover` trains of group CNNs, by default
 NETWORKS = ('mlp', 'cnn')
 _EXPLORING_SHARE = 0.5  # of a time limit
@@ -102,8 +102,9 @@ def discover(
       which says most about the data) or 'dense' (the paper's).
     downscale: Averages blocks of this side on the grid before anything else,
       for large images; `predict` then takes images that are averaged too.
-    strategy: Name in `strategies.STRATEGIES`; by default every network is
-      trained if there are at most 1000 and no budget, else 'screened'.
+    strategy: Name in `strategies.STRATEGIES`; by default 'screened' if there is
+      a budget, else every network is trained if there are at most 1000, else
+      'dqn'.
     recipe: Hyperparameters; by default Adam, as many steps as the paper's, and
       the likelihood of the validation labels as the criterion. A dict changes
       single fields of that default.
@@ -162,11 +163,12 @@ def discover(
   has_budget = {'max_networks', 'max_minutes'} & {
     name for name, value in options.items() if value is not None
   }
-  if strategy is None:
-    few = len(space) <= MAX_EXHAUSTIVE and not has_budget
-    strategy = 'exhaustive' if few and network == 'mlp' else 'screened'
   if network == 'cnn' and not has_budget:
-    options = {'max_networks': MAX_CNNS, **options}
+    options, has_budget = options | {'max_networks': MAX_CNNS}, {'networks'}
+  if strategy is None and has_budget:
+    strategy = 'screened'
+  elif strategy is None:
+    strategy = 'exhaustive' if len(space) <= MAX_EXHAUSTIVE else 'dqn'
   config = explore_lib.SearchConfig(recipe, strategy, seed=seed, **options)
   say(
     f'{len(space)} networks of {len(space.symmetries)} symmetries, up to'
@@ -567,6 +569,12 @@ def describe(
 
 def _check(data: dataset_lib.Dataset) -> None:
   """Raises before any training if the data cannot be searched."""
+  pixels = data.train.images
+  if (pixels == pixels.flat[0]).all():
+    raise ValueError(
+      'all pixels of all training images have the same value; give images that'
+      ' differ'
+    )
   classes = np.unique(data.train.labels)
   if classes.size < 2 and not data.num_classes:
     raise ValueError(

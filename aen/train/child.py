@@ -337,7 +337,8 @@ def _balanced(
 ) -> jax.Array:
   """Returns the mean over classes of the fraction of right answers."""
   counts = jnp.bincount(labels, length=num_classes)
-  found = jnp.bincount(labels, right, length=num_classes)
+  weights = right.astype(jnp.float32)
+  found = jnp.bincount(labels, weights, length=num_classes)
   shares = found / jnp.maximum(1, counts)
   return jnp.minimum(1, shares.sum() / (counts > 0).sum())
 

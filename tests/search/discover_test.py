@@ -134,12 +134,8 @@ def test_what_cannot_work_is_one_line_with_the_remedy():
   fails('network must be one of mlp, cnn', x, y, network='rnn')
   fails("network='cnn' needs images", x.reshape(COUNT, 16), y, network='cnn')
   fails('downscale=3 must divide', x, y, downscale=3)
-  fails(
-    'no default symmetries of grids with 4 axes',
-    np.ones((9, 3, 3, 3, 3)),
-    np.arange(9) % 2,
-    grid_axes=4,
-  )
+  cubes = np.arange(9.0 * 81).reshape(9, 3, 3, 3, 3)
+  fails('no default symmetries of grids with 4 axes', cubes, y[:9], grid_axes=4)
   fails('numbers to predict that differ', x, np.full(COUNT, 0.5))
   fails('max_minutes must be', x, y, max_minutes=-1)
 
@@ -202,7 +198,7 @@ def test_a_regression_is_saved_loaded_and_reported(tmp_path):
   page = report.write(result, data, tmp_path).read_text('utf-8')
   assert 'test R², reversal' in page
   assert 'a number to predict' in page
-  assert page.index('transformed') < page.index('The data')
+  assert page.index('What the symmetries of') < page.index('>The data<')
   assert page.index('>The data<') < page.index('>Ranking<')
   assert (tmp_path / 'transformed.png').exists()
 

@@ -230,3 +230,13 @@ def test_a_space_is_made_again_from_its_description(space):
   ]
   with pytest.raises(ValueError, match='diagonal are not built in'):
     result_lib.from_spec(spec)
+
+
+@pytest.mark.parametrize('head', ['dense', 'invariant'])
+@pytest.mark.parametrize('image_shape', [(8, 8), (8, 8, 3), (16, 16)])
+def test_weights_are_counted_as_the_models_count_them(image_shape, head):
+  space = mlp_space.mlp_space(image_shape, 3, head=head)
+  channels = image_shape[2] if len(image_shape) == 3 else 1
+  for network in range(0, len(space), 7):
+    expected = space.model(network).num_weights(channels)
+    assert space.num_weights(network) == expected
