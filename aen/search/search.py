@@ -6,6 +6,7 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 import functools
 import math
@@ -27,7 +28,6 @@ from aen.search import mlp_space
 from aen.search import result as result_lib
 from aen.search import screen as screen_lib
 from aen.search import space as space_lib
-from aen.search import strategies
 from aen.train import evaluate as evaluate_lib
 from aen.train import executors as executors_lib
 from aen.train import recipe as recipe_lib
@@ -332,90 +332,59 @@ def search(
   clock = _Clock(config, time.monotonic() if started is None else started)
   _check(data)
   workers = executors_lib.as_workers(executor)
-  given = data
+  description = describe(data, space, config, search_images)
   data, target_scaling = _standardised(data)
   searched = at_most(data, search_images)
   evaluate_lib.check_batch(searched, config.recipe)
   strategy = explore_lib.make_strategy(space, config)
-
-  def run(store: store_lib.Results, where: Mapping[str, Any]) -> Any:
-    result = _search(
-      data,
-      searched,
-      space,
-      config,
-      strategy,
-      on_trained,
-      screened,
-      functools.partial(evaluator, store=store, **where),
-      clock,
-      say,
+  with contextlib.ExitStack() as stack:
+    path: Any = store_lib.MEMORY
+    if run_dir is not None:
+      run_dir = pathlib.Path(run_dir)
+      path = run_dir / 'results.sqlite'
+      stack.enter_context(io_lib.locked(run_dir))
+      before = result_lib.finished(run_dir, description, space.symmetries)
+      if before is not None:
+        return before
+      io_lib.open_run(run_dir, description)
+    screening = None
+    if screened or config.strategy == 'screened':
+      screening = _screen(searched, space)
+    if screening is not None and config.strategy == 'screened':
+      weights = np.array([space.num_weights(n) for n in range(len(space))])
+      order = tuple(screening.order(space.table, weights))
+      options = {'order': order} | dict(config.options)
+      ordered = dataclasses.replace(config, options=tuple(options.items()))
+      strategy = explore_lib.make_strategy(space, ordered)
+    store = stack.enter_context(store_lib.Results(path))
+    make = functools.partial(
+      evaluator,
+      scaling=evaluate_lib.scaling_of(data.train.images, config.recipe.scaling),
+      space=space,
+      store=store,
+      children_per_batch=config.children_per_batch,
+      **stack.enter_context(workers.started(run_dir)),
+    )
+    every = config.strategy == 'exhaustive'
+    limit = config.max_networks
+    total = min(len(space), limit) if limit else len(space) if every else None
+    total = total and total * config.num_seeds
+    with evaluate_lib.ProgressBar('search', total, on_trained) as bar:
+      estimate = _Estimate(bar, space, config, data, searched, total, say)
+      evaluate = make(searched, recipe=config.recipe, on_trained=estimate)
+      found = explore_lib.explore(
+        space, evaluate, config, strategy, clock.out_of_time
+      )
+    result = _conclude(
+      data, searched, space, config, found, make, on_trained, clock
     )
     best = dataclasses.replace(result.best, target_scaling=target_scaling)
-    return dataclasses.replace(result, best=best)
-
-  if run_dir is None:
-    with store_lib.Results() as store, workers.started(None) as where:
-      return run(store, where)
-  run_dir = pathlib.Path(run_dir)
-  description = describe(given, space, config, search_images)
-  with io_lib.locked(run_dir):
-    found = result_lib.finished(run_dir, description, space.symmetries)
-    if found is not None:
-      return found
-    io_lib.open_run(run_dir, description)
-    with (
-      store_lib.Results(run_dir / 'results.sqlite') as store,
-      workers.started(run_dir) as where,
-    ):
-      result = dataclasses.replace(run(store, where), config=description)
+    result = dataclasses.replace(result, screening=screening, best=best)
+    if run_dir is not None:
+      result = dataclasses.replace(result, config=description)
       result.save(run_dir)
       store.forget_params()
   return result
-
-
-def _search(
-  data: dataset_lib.Dataset,
-  searched: dataset_lib.Dataset,
-  space: space_lib.Space,
-  config: explore_lib.SearchConfig,
-  strategy: strategies.Strategy,
-  on_trained: Callable[[Sequence[Record]], None] | None,
-  screened: bool,
-  evaluator: Callable[..., evaluate_lib.Evaluate],
-  clock: '_Clock',
-  say: Callable[[str], None],
-) -> result_lib.SearchResult:
-  """Explores, retrains, chooses and compares."""
-  screening = None
-  if screened or config.strategy == 'screened':
-    screening = _screen(searched, space)
-  if screening is not None and config.strategy == 'screened':
-    weights = np.array([space.num_weights(n) for n in range(len(space))])
-    order = tuple(screening.order(space.table, weights))
-    options = {'order': order} | dict(config.options)
-    ordered = dataclasses.replace(config, options=tuple(options.items()))
-    strategy = explore_lib.make_strategy(space, ordered)
-  make = functools.partial(
-    evaluator,
-    scaling=evaluate_lib.scaling_of(data.train.images, config.recipe.scaling),
-    space=space,
-    children_per_batch=config.children_per_batch,
-  )
-  every = config.strategy == 'exhaustive'
-  limit = config.max_networks
-  total = min(len(space), limit) if limit else len(space) if every else None
-  total = total and total * config.num_seeds
-  with evaluate_lib.ProgressBar('search', total, on_trained) as bar:
-    estimate = _Estimate(bar, space, config, data, searched, total, say)
-    evaluate = make(searched, recipe=config.recipe, on_trained=estimate)
-    found = explore_lib.explore(
-      space, evaluate, config, strategy, clock.out_of_time
-    )
-  result = _conclude(
-    data, searched, space, config, found, make, on_trained, clock
-  )
-  return dataclasses.replace(result, screening=screening)
 
 
 class _Clock:
