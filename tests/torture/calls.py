@@ -783,7 +783,7 @@ def spatial_pool(draw):
   args = draw.spoil(
     args,
     x=ARRAYS,
-    group=[None, 'rotation', 3, ('rotation',), aen.group((), 1)],
+    group=[None, 'rotation', 3, ('rotation',), aen.group],
     window=[*NUMBERS, (2, 3)],
     strides=NUMBERS,
     how=TEXTS,
