@@ -148,7 +148,7 @@ def export(
     )
   if not std > 0:
     raise ValueError(
-      f'mean and std must be finite, and std positive, got {mean} and {std}'
+      f'mean and std must be finite, and std positive, got {mean:g} and {std:g}'
     )
   params = _params(variables)
   shape = _in_shape(model, params) if in_shape is None else as_shape(in_shape)
