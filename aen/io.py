@@ -104,9 +104,17 @@ def read_json(path: PathLike) -> dict[str, Any]:
     raise ValueError('it holds no JSON object')
   expected = content.pop(_CHECKSUM, None)
   text = json.dumps(content, indent=2, ensure_ascii=False)
+  if expected is None and any(map(_is_nearly_checksum, content)):
+    raise ValueError('the name of its checksum is damaged')
   if expected is not None and expected != _digest(text):
     raise ValueError('its checksum does not match')
   return content
+
+
+def _is_nearly_checksum(name: str) -> bool:
+  """Whether a flipped bit made this of the name of the checksum."""
+  pairs = zip(name, _CHECKSUM, strict=False)
+  return len(name) == len(_CHECKSUM) and sum(a != b for a, b in pairs) == 1
 
 
 def _digest(text: str) -> str:

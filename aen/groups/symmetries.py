@@ -251,7 +251,8 @@ def permutation(symmetry: SymmetryLike, shape: Sequence[int]) -> np.ndarray:
   # values, of other signs and sizes and with equals among them, follow.
   rng = np.random.default_rng(0)
   whole = rng.integers(-(2**30), 2**30, points.size, np.int32)
-  for values in (rng.permutation(points), whole, whole / np.float32(7)):
+  fractions = (whole / 7).astype(np.float32)  # which jax.numpy keeps as it is
+  for values in (rng.permutation(points), whole, fractions):
     values[-1] = values[0]
     if not np.array_equal(values[permuted], _apply(symmetry, values, shape)):
       raise ValueError(

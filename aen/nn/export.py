@@ -139,7 +139,7 @@ def export(
   largest = float(np.finfo(np.float32).max)
   mean = io_lib.real(mean, 'mean', -largest, largest)
   std = io_lib.real(std, 'std', -largest, largest)
-  if not isinstance(class_names, list | tuple) or not all(
+  if not isinstance(class_names, list | tuple | str) or not all(
     isinstance(name, str) and io_lib.text(name, 'a name of class_names')
     for name in class_names
   ):
@@ -148,7 +148,7 @@ def export(
     )
   if not std > 0:
     raise ValueError(
-      f'mean and std must be finite, and std positive, got {mean} and {std}'
+      f'mean and std must be finite, and std positive, got {mean:g} and {std:g}'
     )
   params = _params(variables)
   shape = _in_shape(model, params) if in_shape is None else as_shape(in_shape)

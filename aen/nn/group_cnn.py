@@ -115,7 +115,7 @@ class GroupCNN(nn.Module):
           f'{name} must be one of {known}, got {getattr(self, name)!r}'
         )
     io_lib.real(self.dropout_rate, 'dropout_rate', 0, 1)
-    io_lib.real(self.width, 'width', -math.inf, math.inf)
+    io_lib.real(self.width, 'width', -math.inf, 1e6)
     if not self.width > 0 or _channels(self.width, self.copies()) < 1:
       raise ValueError(
         'width must leave every layer at least one channel, got'

@@ -236,7 +236,7 @@ def convolve(
 
 def check_method(name: str | None) -> None:
   """Raises unless None or a name in `METHODS`."""
-  if name is not None and name not in METHODS:
+  if name is not None and name not in tuple(METHODS):
     raise ValueError(
       f'method must be one of {tuple(METHODS)} or None, got {name!r}'
     )

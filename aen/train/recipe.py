@@ -155,6 +155,9 @@ SCHEDULES: Mapping[str, Callable[[jax.Array], jax.Array]] = (
 CRITERIA = ('accuracy', 'likelihood', 'balanced_accuracy')
 
 
+_NUMBER = int | float | np.integer | np.floating
+
+
 @dataclasses.dataclass(frozen=True)
 class Recipe:
   """Training hyperparameters; hashable, because they are part of the program.
@@ -208,12 +211,13 @@ class Recipe:
           f'{name} must be one of {", ".join(known)}, got'
           f' {getattr(self, name)!r}'
         )
-    io_lib.real(self.learning_rate, 'learning_rate', -np.inf, np.inf)
-    if not self.learning_rate > 0:
+    rate = self.learning_rate
+    if not isinstance(rate, _NUMBER) or not 0 < rate < np.inf:
       raise ValueError(
         f'learning_rate must be positive, got {self.learning_rate!r}'
       )
-    io_lib.real(self.momentum, 'momentum', 0, 1)
+    if not isinstance(self.momentum, _NUMBER) or not 0 <= self.momentum < 1:
+      raise ValueError(f'momentum must be in [0, 1), got {self.momentum!r}')
 
 
 # The fields of a recipe that are chosen from a list of names.

@@ -150,6 +150,10 @@ def test_numbers_that_were_altered_are_noticed(copy):
   with pytest.raises(ValueError, match='checksum does not match.*again'):
     aen.SearchResult.load(copy)
   path = copy / 'config.json'
+  path.write_text(path.read_text().replace('"sha256"', '"sha257"'))
+  with pytest.raises(ValueError, match='name of its checksum is damaged'):
+    io_lib.open_run(copy, {})
+  path.write_text(path.read_text().replace('"sha257"', '"sha256"'))
   path.write_text(re.sub(r'"numpy": "\d', '"numpy": "7', path.read_text()))
   with pytest.raises(ValueError, match='config.json is damaged.*checksum'):
     io_lib.open_run(copy, {})

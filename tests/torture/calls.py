@@ -746,17 +746,16 @@ def equivariant_conv(draw):
   def right(found):
     """Equivariance, which NumPy's own flips and rotations decide."""
     layer, y, variables = found
-    group, moves = (
-      layer.group(),
-      {'rotation': np.rot90, 'horizontal_flip': lambda a: a[:, ::-1]},
-    )
+    group, y = layer.group(), np.asarray(y)
+    moves = {
+      'rotation': lambda a, axes: np.rot90(a, axes=axes),
+      'horizontal_flip': lambda a, axes: np.flip(a, axes[1]),
+    }
     for name in as_list(args['symmetries']):
-      fn = moves[name]
-      moved = np.stack([fn(image) for image in np.asarray(x)])
-      got = np.asarray(layer.apply(variables, moved))
-      expected = np.stack([fn(image) for image in np.asarray(y)])
+      moved = np.ascontiguousarray(moves[name](np.asarray(x), (-3, -2)))
       came_from = group.table[group.inverse[group.find(name)]]
-      if not close(got, np.take(expected, came_from, 3)):
+      expected = np.take(moves[name](y, (-4, -3)), came_from, -2)
+      if not close(layer.apply(variables, moved), expected):
         return False
     return y.shape[-1] == args['features']
 
@@ -783,7 +782,7 @@ def spatial_pool(draw):
   args = draw.spoil(
     args,
     x=ARRAYS,
-    group=[None, 'rotation', 3, ('rotation',), aen.group((), 1)],
+    group=[None, 'rotation', 3, ('rotation',), aen.group],
     window=[*NUMBERS, (2, 3)],
     strides=NUMBERS,
     how=TEXTS,
