@@ -197,7 +197,9 @@ class Evaluator(jobs_lib.Trainer):
             elif attempts[number] <= self.workers.retries:
               submit(number)
             else:
-              failures[number] = f'{type(error).__name__}: {error}'
+              limit = self.workers.time_limit
+              note = f' (time limit: {limit:g} seconds)' if limit else ''
+              failures[number] = f'{type(error).__name__}: {error}{note}'
         if arrived:
           yield arrived
       if fatal is not None:

@@ -112,7 +112,7 @@ def test_a_worker_that_hangs_is_ended(tmp_path, monkeypatch):
   hung = tmp_path / 'hung'
   monkeypatch.setenv(HEAD, f'{os.getpid()}:{hung}')
   monkeypatch.setattr(workers_driver, 'SYMMETRIES', [hanging])
-  workers = executors.Workers('processes', 1, time_limit=60)
+  workers = executors.Workers('processes', 1, time_limit=60, retries=20)
   result = workers_driver.search(tmp_path / 'run', workers)
   assert hung.exists()
   assert {entry.name for entry in result.ranking} == {'no symmetry', 'hanging'}

@@ -284,6 +284,28 @@ def test_workers_that_cannot_see_the_data_say_so(evaluator, tmp_path):
     evaluator(here)(REQUESTS)
 
 
+def hanging_space(*_):
+  time.sleep(1e6)
+
+
+def test_a_worker_that_exceeds_the_time_limit_is_ended(evaluator):
+  """The job is made by an evaluator; only its space is another."""
+  here = Here()
+  evaluator(here, time_limit=0.5)(REQUESTS[:1])
+  (job,) = here.jobs
+  space = [f'{__name__}:hanging_space', {}, {}]
+  with executors.Processes(1) as processes:
+    hanging = processes.submit(jobs_lib.run, job | {'space': space})
+    with pytest.raises(executors.WorkerError, match=r'died \(exit code 1\)'):
+      hanging.result()
+
+
+def test_the_reason_names_the_time_limit(evaluator):
+  evaluate = evaluator(Here(sabotaged(9, raised)), retries=0, time_limit=7)
+  with pytest.raises(executors.WorkerError, match='time limit: 7 seconds'):
+    evaluate(REQUESTS)
+
+
 def kinds():
   return [
     mlp_space.mlp_space((10, 10), 2, ['rotation', own]),
