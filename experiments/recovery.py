@@ -127,9 +127,9 @@ def regression(rng: np.random.Generator) -> Problem:
   candidates = symmetries_lib.CANDIDATES[1]
   planted = candidates[rng.integers(len(candidates))]
   cycles = orbits([permutation(planted, (12,))], 12)
-  inputs = rng.normal(size=(_NUM_EXAMPLES, 12))
+  inputs = rng.normal(size=(2 * _NUM_EXAMPLES, 12))
   values = np.square(inputs) @ rng.normal(size=12)[cycles]
-  noise = 0.3 * values.std() * rng.normal(size=_NUM_EXAMPLES)
+  noise = 0.3 * values.std() * rng.normal(size=len(values))
   options = {'hidden_shapes': ((12,),)}
   return inputs, values + noise, planted.name, options
 
