@@ -497,9 +497,5 @@ CANDIDATES: Mapping[int, tuple[Symmetry, ...]] = types.MappingProxyType(
 )
 # All symmetries with a name.
 NAMED: Mapping[str, Symmetry] = types.MappingProxyType(
-  {
-    s.name: s
-    for table in (*CANDIDATES.values(), SYMMETRIES.values())
-    for s in table
-  }
+  {**SYMMETRIES} | {s.name: s for table in CANDIDATES.values() for s in table}
 )

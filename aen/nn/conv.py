@@ -86,11 +86,13 @@ def shared_conv(
     index = io_lib.array(index, 'the index')
   batch, space = _split_shape(x.shape, weights.shape, index.shape, lifting)
   sides = index.shape[: len(space)]
-  if padding == CIRCULAR:  # wrapped first, then as many windows as for 'SAME'
-    same = windows.frame(space, sides, strides, 'SAME', kernel_dilation)
+  if padding == CIRCULAR:  # wrapped first, then there is nothing to pad
     rest = x.ndim - len(batch) - len(space)
-    none = ((0, 0),)
-    widths = (*none * len(batch), *same.padding, *none * rest)
+    widths = [
+      *[(0, 0)] * len(batch),
+      *_circular(sides, kernel_dilation),
+      *[(0, 0)] * rest,
+    ]
     x, padding = jnp.pad(x, widths, mode='wrap'), 'VALID'
     space = x.shape[len(batch) : -rest]
   kernel = kernels.shared_kernel(weights, index)
@@ -107,6 +109,15 @@ def shared_conv(
     chex.assert_shape(bias, (weights.shape[-1],))
     y += jnp.tile(bias, index.shape[-1]).reshape((1,) * (y.ndim - 1) + (-1,))
   return y.reshape(*batch, *y.shape[1:-1], index.shape[-1], weights.shape[-1])
+
+
+def _circular(
+  sides: Sequence[int], kernel_dilation: int | Sequence[int]
+) -> list[tuple[int, int]]:
+  """Returns how far images wrap around before and after, as in Flax."""
+  steps = windows.per_axis(kernel_dilation, len(sides), 'kernel_dilation')
+  spans = [(side - 1) * n + 1 for side, n in zip(sides, steps, strict=True)]
+  return [((span - 1) // 2, span // 2) for span in spans]
 
 
 def _split_shape(
@@ -248,7 +259,9 @@ class EquivariantConv(SharedLayer):
         stacklevel=2,
       )
     geometry = self.strides, self.padding, self.kernel_dilation
-    padding = 'SAME' if self.padding == CIRCULAR else self.padding
+    padding = self.padding
+    if padding == CIRCULAR:
+      padding = _circular(self.kernel_size, self.kernel_dilation)
     frame = windows.frame(
       space, self.kernel_size, self.strides, padding, self.kernel_dilation
     )

@@ -163,7 +163,7 @@ def forbid_computing(monkeypatch):
   def fail(*_):
     raise AssertionError('orbits of the kernel were computed again')
 
-  monkeypatch.setattr(sharing_lib, 'add_generator', fail)
+  monkeypatch.setattr(sharing_lib, 'add_pair', fail)
 
 
 def test_disk_cache_is_read_back(cache_dir, monkeypatch):
