@@ -357,7 +357,9 @@ def screen(
         ' give your own as functions of an array: symmetries=[…]'
       )
     symmetries = space_lib.applicable([grid])
-  symmetries = symmetries_lib.as_symmetries(symmetries)
+  # One that is given twice is one hypothesis.
+  symmetries = tuple(dict.fromkeys(symmetries_lib.as_symmetries(symmetries)))
+  seed = io_lib.seed(seed)
   io_lib.real(bound, 'bound', 0, np.inf)
   if not isinstance(level, float) or not 0 < level < 1:
     raise ValueError(f'level must be between 0 and 1, got {level!r}')
@@ -432,7 +434,7 @@ def _as_examples(
   inputs: np.ndarray, grid: Sequence[int] | None
 ) -> tuple[np.ndarray, tuple[int, ...]]:
   """Returns examples [N, P, C] without their mean, and the grid."""
-  inputs = np.asarray(inputs)
+  inputs = io_lib.array(inputs, 'the examples')
   if inputs.ndim < 2 or len(inputs) < 2 or not inputs.size:
     raise ValueError(
       'expected at least two examples, [N, *grid] or [N, *grid, channels], got'
@@ -444,6 +446,7 @@ def _as_examples(
       ' something else among them'
     )
   shape = inputs.shape[1:]
+  grid = None if grid is None else symmetries_lib.as_shape(grid)
   axes = len(grid) if grid is not None else min(2, len(shape))
   if grid is not None and tuple(grid) != shape[:axes]:
     raise ValueError(
@@ -488,7 +491,10 @@ def _as_groups(
   num_duplicates = num_examples - len(first)
   if groups is None:
     return canonical(equal), num_duplicates
-  groups = np.asarray(groups)
+  try:
+    groups = np.asarray(groups)
+  except ValueError:  # rows of different lengths
+    groups = np.asarray(None)
   if groups.shape != (num_examples,):
     raise ValueError(
       f'expected one group for each of {num_examples} examples, got shape'
