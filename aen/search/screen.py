@@ -463,7 +463,10 @@ def _as_classes(labels: np.ndarray | None, num_examples: int) -> np.ndarray:
   """Returns the class of each example as numbers from 0. int [N]."""
   if labels is None:
     return np.zeros(num_examples, int)
-  labels = np.asarray(labels)
+  try:
+    labels = np.asarray(labels)
+  except ValueError:  # rows of different lengths
+    labels = np.asarray(None)
   if labels.shape != (num_examples,):
     raise ValueError(
       f'expected one label for each of {num_examples} examples, got shape'
