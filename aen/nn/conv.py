@@ -249,7 +249,7 @@ class EquivariantConv(SharedLayer):
   def __call__(self, x: Array) -> jax.Array:
     """Applies the layer to x [..., *S, C] or [..., *S, |G|, C]."""
     x, own = kernels.as_array(x, 'x'), self.sharing()
-    shape = own.num_weights, x.shape[-1], self.features
+    shape = own.num_weights, *(x.shape[-1:] or (1,)), self.features
     _, space = _split_shape(x.shape, shape, own.kernel.shape, self.lifting)
     if not self.lifting and x.ndim == len(self.kernel_size) + 2:
       warnings.warn(

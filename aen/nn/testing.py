@@ -86,10 +86,15 @@ def assert_equivariant(
   if out_shape is not None:
     out_shape = as_shape(out_shape)
     _check_grid('the outputs of fn', y.shape, out_shape)
+  symmetries = symmetries_lib.as_symmetries(symmetries)
+  for symmetry in symmetries:  # raises where one cannot act
+    permutation(symmetry, in_shape)
+    if out_shape is not None:
+      permutation(symmetry, out_shape)
   exact = y.dtype.kind in 'iub'
   if tolerance is None:
     tolerance = 0.0 if exact else _TOLERANCES.get(y.dtype.name, _COARSEST)
-  for symmetry in symmetries_lib.as_symmetries(symmetries):
+  for symmetry in symmetries:
     expected = y if out_shape is None else _transform(y, symmetry, out_shape)
     if group_axis:
       expected = _transform_elements(expected, symmetry, symmetries, out_shape)

@@ -354,7 +354,9 @@ def screen(
   classes = _as_classes(labels, num_examples)
   if symmetries is None:
     symmetries = space_lib.applicable([grid])
-  symmetries = symmetries_lib.as_symmetries(symmetries)
+  # One that is given twice is one hypothesis.
+  symmetries = tuple(dict.fromkeys(symmetries_lib.as_symmetries(symmetries)))
+  seed = io_lib.seed(seed)
   io_lib.real(bound, 'bound', 0, np.inf)
   if not isinstance(level, float) or not 0 < level < 1:
     raise ValueError(f'level must be between 0 and 1, got {level!r}')
@@ -440,7 +442,7 @@ def _as_examples(
   inputs: np.ndarray, grid: Sequence[int] | None
 ) -> tuple[np.ndarray, tuple[int, ...]]:
   """Returns examples [N, P, C] without their mean, and the grid."""
-  inputs = np.asarray(inputs)
+  inputs = io_lib.array(inputs, 'the examples')
   if inputs.ndim < 2 or len(inputs) < 2 or not inputs.size:
     raise ValueError(
       'expected at least two examples, [N, *grid] or [N, *grid, channels], got'
@@ -452,6 +454,7 @@ def _as_examples(
       ' something else among them'
     )
   shape = inputs.shape[1:]
+  grid = None if grid is None else symmetries_lib.as_shape(grid)
   axes = len(grid) if grid is not None else own.as_inputs(inputs)[1]
   if grid is not None and tuple(grid) != shape[:axes]:
     raise ValueError(
@@ -468,7 +471,10 @@ def _as_classes(labels: np.ndarray | None, num_examples: int) -> np.ndarray:
   """Returns the class of each example as numbers from 0. int [N]."""
   if labels is None:
     return np.zeros(num_examples, int)
-  labels = np.asarray(labels)
+  try:
+    labels = np.asarray(labels)
+  except ValueError:  # rows of different lengths
+    labels = np.asarray(None)
   if labels.shape != (num_examples,):
     raise ValueError(
       f'expected one label for each of {num_examples} examples, got shape'
@@ -496,7 +502,10 @@ def _as_groups(
   num_duplicates = num_examples - len(first)
   if groups is None:
     return canonical(equal), num_duplicates
-  groups = np.asarray(groups)
+  try:
+    groups = np.asarray(groups)
+  except ValueError:  # rows of different lengths
+    groups = np.asarray(None)
   if groups.shape != (num_examples,):
     raise ValueError(
       f'expected one group for each of {num_examples} examples, got shape'

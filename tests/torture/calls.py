@@ -705,14 +705,17 @@ def shared_conv(draw):
         for k, v in args.items()
         if k in ('x', 'weights', 'index', 'lifting', 'padding')
       }
-      accepted = [args.get(k, 1) for k in ('strides', 'kernel_dilation')]
+      given = [args.get(k, 1) for k in ('strides', 'kernel_dilation')]
+      accepted = [n for numbers in given for n in np.ravel(numbers)]
       if all(int(n) == 1 for n in accepted):
         return close(y, aen.shared_conv(**plain))
       return all(int(n) == n >= 1 for n in accepted)
     kernel = np.asarray(args['weights'])[np.asarray(args['index'])]
     merged = np.moveaxis(kernel, 3, 2).reshape(*kernel.shape[:2], 2, -1)
-    literal = correlate(args['x'], merged, _pads(args['padding'], 3), 1)
-    return close(y, literal.reshape(*literal.shape[:3], -1, kernel.shape[-1]))
+    x = np.asarray(args['x'])
+    batch = x.reshape(-1, *x.shape[-3:])
+    literal = correlate(batch, merged, _pads(args['padding'], 3), 1)
+    return close(np.ravel(y), np.ravel(literal))
 
   return Call(aen.shared_conv, args, right)
 
@@ -752,6 +755,8 @@ def equivariant_conv(draw):
       'horizontal_flip': lambda a, axes: np.flip(a, axes[1]),
     }
     for name in as_list(args['symmetries']):
+      if name not in moves:  # a function that is the identity
+        continue
       moved = np.ascontiguousarray(moves[name](np.asarray(x), (-3, -2)))
       came_from = group.table[group.inverse[group.find(name)]]
       expected = np.take(moves[name](y, (-4, -3)), came_from, -2)
