@@ -105,7 +105,7 @@ def table(rng: np.random.Generator) -> Problem:
   """Two subjects, twelve measurements each; which comes first is arbitrary."""
   labels = rng.integers(2, size=_NUM_EXAMPLES)
   first, second = rng.normal(size=(2, _NUM_EXAMPLES, 12))
-  profile = rng.normal(size=(2, 12))
+  profile = 0.7 * rng.normal(size=(2, 12))
   first += profile[labels]  # one of the two has the profile of the class
   rows = np.stack([first, second], axis=1)
   swapped = rng.random(_NUM_EXAMPLES) < 0.5

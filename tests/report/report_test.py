@@ -287,7 +287,13 @@ def test_group_cnns_have_the_same_report_in_fitting_words(data, tmp_path):
   assert '75.0 % without symmetry or augmentation: +12.5' in result.verdict
   report.write(result, data, tmp_path)
   names = {path.stem for path in tmp_path.glob('*.png')}
-  assert names == {'top_networks', 'frequencies', 'orbits', 'samples'}
+  assert names == {
+    'transformed',
+    'top_networks',
+    'frequencies',
+    'orbits',
+    'samples',
+  }
   page_ = Parser((tmp_path / 'report.html').read_text('utf-8'))
   words = re.sub(r'\s+', ' ', ''.join(page_.words))
   assert 'Which symmetry or augmentation helps on' in words

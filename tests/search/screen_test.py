@@ -284,7 +284,14 @@ def test_the_figure_shows_every_symmetry():
     ({'labels': np.arange(9) / 9}, 'labels must be classes'),
     ({'groups': np.zeros(3)}, 'one group for each of 9'),
     ({'grid': (3, 4)}, 'first axes of an example'),
-    ({'inputs': np.zeros((9, 4)), 'symmetries': None}, 'give your own'),
+    (
+      {
+        'inputs': np.zeros((9, 2, 2, 2, 2)),
+        'grid': (2, 2, 2, 2),
+        'symmetries': None,
+      },
+      'give your own',
+    ),
     ({'num_randomizations': 10}, 'num_randomizations ≥ 149, got 10'),
     ({'num_frequencies': 0}, 'num_frequencies'),
     ({'level': 5}, 'level must be between 0 and 1, got 5'),
