@@ -241,7 +241,9 @@ def test_records_of_the_version_before_are_read_and_signed(tmp_path):
     ((packed,),) = store._rows('SELECT params FROM results')
     older = packed[packed.index(b'PK') :]
     store._run('UPDATE results SET params = ?', (older,))
-    store._run('ALTER TABLE results DROP COLUMN checksum')
+    for column in ('checksum', 'origin'):
+      store._run(f'ALTER TABLE results DROP COLUMN {column}')
+    store._run('DROP TABLE failures')
     store._run('PRAGMA user_version = 2')
   with store_lib.Results(path) as store:
     found = store.get(record.key, with_params=True)
