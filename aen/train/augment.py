@@ -72,9 +72,10 @@ def augment(
       f' mask [{len(AUGMENTATIONS)}], got shapes {images.shape} and'
       f' {mask.shape}; for several masks use jax.vmap'
     )
-  if not isinstance(fill, jax.core.Tracer) and not jnp.isfinite(fill).all():
+  # By NumPy: inside a trace, jax.numpy traces what is known, too.
+  if not isinstance(fill, jax.core.Tracer) and not np.isfinite(fill).all():
     raise ValueError(f'fill must be finite, got {fill}')
-  if not isinstance(mask, jax.core.Tracer) and jnp.isnan(mask).any():
+  if not isinstance(mask, jax.core.Tracer) and np.isnan(mask).any():
     raise ValueError(f'the mask must be true or false six times, got {mask}')
   return _augmented(key, images, mask, fill)
 

@@ -166,18 +166,21 @@ def train_child(
 def _check(data: ChildData, recipe: recipe_lib.Recipe) -> None:
   """Raises unless images and labels fit together, by their shapes and types."""
   for name, part, least in (
-    ('train', data.train, recipe.batch_size),
+    ('train', data.train, 1 if recipe.partial_batch else recipe.batch_size),
     ('validation', data.validation, 1),
     ('test', data.test, 1),
   ):
     if part is None:
       continue
     images, labels = np.shape(part.images), np.shape(part.labels)
-    whole = jnp.issubdtype(jnp.result_type(part.labels), jnp.integer)
-    if len(images) < 2 or labels != images[:1] or not whole:
+    kind = jnp.result_type(part.labels)
+    numbers = any(
+      jnp.issubdtype(kind, known) for known in (jnp.integer, jnp.floating)
+    )
+    if len(images) < 2 or labels != images[:1] or not numbers:
       raise ValueError(
-        f'{name} needs images [N, ...] and whole labels [N], got shapes'
-        f' {images} and {labels} of {jnp.result_type(part.labels)}'
+        f'{name} needs images [N, ...] and labels [N], classes as whole numbers'
+        f' or floats to predict, got shapes {images} and {labels} of {kind}'
       )
     if images[0] < least:
       raise ValueError(f'{name} needs at least {least} images, got {images[0]}')
