@@ -174,16 +174,14 @@ def gcnn_epochs(rows: Sequence[Row]) -> figure.Figure:
   }
   starts = {'': 'published start', 'initializer=unit_variance': 'equal start'}
   chosen = [r for r in rows if r['size'] == 'large' and not r['augmentations']]
-  symmetric = networks['D4'][0]
-  names = dict.fromkeys(
-    row['dataset'] for row in chosen if row['symmetries'] == symmetric
-  )
-  names = names or dict.fromkeys(row['dataset'] for row in chosen)
-  drawn, grid = _panels(
-    len(names) * len(starts), len(starts), 3.6, 2.6, (0, 0.3), sharex=True
-  )
-  panels = [(name, start) for name in names for start in starts]
-  for ax, (name, start) in zip(grid.flat, panels, strict=True):
+  panels = [
+    (name, start)
+    for name in dict.fromkeys(row['dataset'] for row in chosen)
+    for start in starts
+    if any((r['dataset'], r['recipe']) == (name, start) for r in chosen)
+  ]
+  drawn, grid = _panels(len(panels), len(starts), 3.6, 2.6, (0, 0.3))
+  for ax, (name, start) in zip(grid.flat, panels, strict=False):
     for label, (symmetries, color) in networks.items():
       curves = np.array(
         [
@@ -201,10 +199,6 @@ def gcnn_epochs(rows: Sequence[Row]) -> figure.Figure:
         )
     title = f'{name.partition("-")[0]}, {starts[start]}'
     style.tidy(ax, title, 'epoch', 'test accuracy (%)')
-  for row in grid:
-    low, high = zip(*(ax.get_ylim() for ax in row), strict=True)
-    for ax in row:
-      ax.set_ylim(min(low), max(high))
   handles, labels = grid.flat[0].get_legend_handles_labels()
   drawn.legend(handles, labels, ncols=len(labels), **_BELOW)
   return drawn

@@ -337,6 +337,8 @@ def gcnn_gains(rows: Iterable[Row]) -> str:
         f'{gain:+.2f} ({low:+.2f} … {high:+.2f})',
       ]
     )
+  if not lines:
+    return 'These networks have not been trained yet.'
   return rows_lib.markdown(
     ['data', 'recipe', *GCNN_CONTROLS, 'gain of D4 (95 %)'], lines
   )

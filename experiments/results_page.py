@@ -311,6 +311,7 @@ def gcnn_table(files: Files) -> Iterator[Values]:
   commands = files.folder / 'gcnn/commands.txt'
   yield {
     'count': len(rows),
+    'done': sum(bool(row['paper']) for row in rows),
     'hours': f'{seconds / 3600:.1f}',
     'commands': commands.read_text('utf-8').strip(),
     'shortfall': results.gcnn_shortfall(rows),
