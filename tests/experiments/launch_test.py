@@ -88,8 +88,9 @@ def test_kill_is_as_gentle_as_ctrl_c(name, monkeypatch, capsys):
         kept.append('what was finished')
 
   monkeypatch.setattr('sys.orig_argv', ['python', 'search.py', '--run_dir=a b'])
-  if name == 'SIGHUP':  # the tests may run under nohup
-    signal.signal(number, signal.SIG_DFL)
+  # The tests may run in the background or under nohup, where they are ignored.
+  default = signal.default_int_handler if name == 'SIGINT' else signal.SIG_DFL
+  signal.signal(number, default)
   before = signal.getsignal(number)
   with pytest.raises(SystemExit) as stop:
     work()

@@ -150,7 +150,8 @@ def test_ctrl_c_prints_the_command_that_resumes(
     raise KeyboardInterrupt
 
   monkeypatch.setattr(explore_lib, 'explore', interrupt)
-  monkeypatch.setattr('sys.argv', [f'{name}.py', '--run_dir=a b'])
+  command = ['python', f'{name}.py', '--run_dir=a b']
+  monkeypatch.setattr('sys.orig_argv', command)
   flags = {**small, **SHORT, 'run_dir': str(tmp_path)}
   with flagsaver.flagsaver(**flags), pytest.raises(SystemExit) as stop:
     launcher.main([])

@@ -147,6 +147,7 @@ def test_a_symmetry_that_was_edited_is_another_run(tmp_path):
     aen.SearchResult.load(tmp_path, [mine])
 
 
+@pytest.mark.slow
 def test_the_recipes_initialiser_is_obeyed():
   images, labels = flipped_images()
   losses = {

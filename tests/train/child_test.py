@@ -335,7 +335,13 @@ def initial_cnn(names, initializer, images, key):
   return model, params
 
 
-@pytest.mark.parametrize('names', group_cnn.GROUPS.values())
+@pytest.mark.parametrize(
+  'names',
+  [
+    pytest.param(names, marks=[] if group == 'D4' else pytest.mark.slow)
+    for group, names in group_cnn.GROUPS.items()
+  ],
+)
 def test_the_published_initialiser_of_cnns_leaves_the_group_out(names):
   images = np.zeros((1, 16, 16), np.float32)
   model, params = initial_cnn(names, 'published', images, jax.random.key(0))
