@@ -215,8 +215,8 @@ def _cycles(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
   while True:
     lower = np.empty_like(lowest)
     for rows in _blocks(shape):
-      moved = _permuted(lowest, perm_in[rows], perm_out)
-      np.minimum(lowest[rows], moved, out=lower[rows])
+      permuted = _permuted(lowest, perm_in[rows], perm_out)
+      np.minimum(lowest[rows], permuted, out=lower[rows])
     if np.array_equal(lower, lowest):
       return _rank(lowest.ravel()).reshape(shape)
     lowest = lower
