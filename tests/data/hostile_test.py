@@ -83,6 +83,7 @@ def test_arrays_that_explode(tmp_path):
   says('x_train.npy declares 1000000000000 bytes of values and holds', path)
 
 
+@pytest.mark.slow
 def test_a_wrong_gzip_file_is_refused_before_it_is_expanded(tmp_path):
   path = tmp_path / 'bomb.gz'
   packer = zlib.compressobj(9, wbits=31)

@@ -61,6 +61,7 @@ def variables_of(model, x):
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('wrap', [lambda kind: kind, nn.remat, nn.jit])
 def test_a_whole_model_becomes_a_plain_one(wrap):
   model, x = Ours(wrap), jax.random.normal(jax.random.key(2), (3, 8, 8, 1))
@@ -74,6 +75,7 @@ def test_a_whole_model_becomes_a_plain_one(wrap):
   assert aen.to_dense(model, variables['params'], x).keys() == params.keys()
 
 
+@pytest.mark.slow
 def test_example_inputs_change_nothing_for_our_networks():
   model = aen.GroupCNN(('rotation',), in_shape=(4, 4, 1), padding='SAME')
   x = (1, 4, 4, 1)

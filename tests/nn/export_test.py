@@ -109,6 +109,7 @@ def test_all_216_mlps(tmp_path, head):
   print(f'{len(errors)} MLPs, {head} head: error at most {max(errors):.1e}')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('group', 'width', 'head'),
   [('none', 1.0, 'dense'), ('P4', 1.5, 'dense'), ('D4', 1.0, 'invariant')],
@@ -302,6 +303,7 @@ def test_scaling_and_metadata(tmp_path):
   assert (found.opset_import[0].version, found.ir_version) == (13, 7)
 
 
+@pytest.mark.slow
 def test_the_best_network_of_a_search_takes_raw_pixels(tmp_path):
   rng = np.random.default_rng(0)
   images = rng.integers(0, 256, (120, 6, 6), np.uint8)

@@ -136,6 +136,7 @@ def test_the_papers_counts():
   assert kernels == {'hidden_0': 78400, 'hidden_1': 40000, 'head': 4000}
 
 
+@pytest.mark.slow
 def test_any_widths_grids_and_depth():
   model = aen.EquivariantMLP(
     ('horizontal_flip',),

@@ -126,6 +126,7 @@ def test_auto_takes_the_faster_form():
   assert aen.EquivariantDense(('rotation',), (8, 8), (4, 4)).spectral() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('features', [None, 3])
 def test_forward_and_reverse_mode(features):
   with enable_x64(True):

@@ -279,6 +279,7 @@ def test_a_walk_has_a_curve_and_no_symmetry_has_no_orbits(
   assert 'Configuration' not in words  # no config.json here
 
 
+@pytest.mark.slow
 def test_group_cnns_have_the_same_report_in_fitting_words(data, tmp_path):
   cnns = gcnn_space.gcnn_space((4, 4), 2, ('rotation',))
   result = result_of(cnns)  # the last: everything on
@@ -305,6 +306,7 @@ def test_group_cnns_have_the_same_report_in_fitting_words(data, tmp_path):
   assert 'without symmetry or augmentation (large), which gets' in verdict
 
 
+@pytest.mark.slow
 def test_baselines_count_as_states_even_if_never_proposed(data, tmp_path):
   cnns = gcnn_space.gcnn_space((4, 4), 2, ('rotation',))
   trace = [result_lib.Step(state, 0.5) for state in (1, 2, 3, 1)]

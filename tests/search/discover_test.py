@@ -140,6 +140,7 @@ def test_what_cannot_work_is_one_line_with_the_remedy():
   fails('max_minutes must be', x, y, max_minutes=-1)
 
 
+@pytest.mark.slow
 def test_five_images_a_class_suffice():
   y = np.arange(10) % 2
   x = images()[:10] + 3 * y[:, None, None]
@@ -314,6 +315,7 @@ def test_an_unclear_gain_says_what_is_known_and_what_would_settle_it():
   assert verdict_of(clear).startswith('reversal: ')
 
 
+@pytest.mark.slow
 def test_permutation_arrays_act_on_hidden_copies_of_their_points(tmp_path):
   rng = np.random.default_rng(0)
   swap = np.array([1, 0, *range(2, 10)])

@@ -57,6 +57,7 @@ def test_the_family_wise_level_holds():
   assert np.mean(found) <= 0.06
 
 
+@pytest.mark.slow
 def test_copies_break_independence_unless_they_are_grouped():
   rng = np.random.default_rng(5)
   rejected = {'copies': 0, 'noisy': 0, 'grouped': 0}

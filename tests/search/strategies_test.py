@@ -255,6 +255,7 @@ def test_a_golden_trace():
   ]
 
 
+@pytest.mark.slow
 def test_the_agent_climbs_a_planted_hill():
   """One network beats the others; the nearer a state, the better it is."""
   goal, states = 0b101101, np.arange(64)

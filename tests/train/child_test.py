@@ -199,6 +199,7 @@ def test_batches_are_only_a_matter_of_speed(children_per_batch):
   )
 
 
+@pytest.mark.slow
 def test_a_network_trains_the_same_whatever_its_padding():
   network = len(space()) - 1  # all symmetries, the fewest weights
   model, inputs = space().model(network), space().inputs(network).collections
@@ -435,6 +436,7 @@ def test_a_smaller_batch_is_a_mean_over_its_images():
   np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_dropout_in_the_first_epoch_only():
   images = np.random.default_rng(0).normal(size=(4, 16, 16)).astype(np.float32)
   examples = child_lib.Examples(jnp.asarray(images), jnp.arange(4) % 2)
@@ -592,6 +594,7 @@ def test_children_are_divided_among_devices():
   np.testing.assert_allclose(json.loads(run.stdout), here.train_loss, rtol=2e-4)
 
 
+@pytest.mark.slow
 def test_few_test_images_count_apart_and_change_nothing_else():
   whole = data(with_test=True)
   few = np.arange(30) < 10
