@@ -486,7 +486,12 @@ def _as_array(targets: Any) -> np.ndarray:
   if all(isinstance(value, plain) for value in values) or all(
     isinstance(value, str) for value in values
   ):
-    return np.asarray(values)
+    try:
+      return np.asarray(values)
+    except ValueError as error:  # rows of different lengths
+      raise ValueError(
+        'expected one target per example, [N], got values of different shapes'
+      ) from error
   array = np.empty(len(values), object)
   array[:] = values
   return array

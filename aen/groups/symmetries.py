@@ -123,7 +123,7 @@ def as_symmetries(symmetries: SymmetryLike) -> tuple[Symmetry, ...]:
   elif (
     isinstance(symmetries, str)
     or callable(symmetries)
-    or (isinstance(symmetries, np.ndarray) and symmetries.ndim == 1)
+    or (_is_integer_array(symmetries) and symmetries.ndim == 1)
   ):
     symmetries = (symmetries,)
   elif not isinstance(symmetries, Iterable):
@@ -153,7 +153,7 @@ def _as_symmetry(symmetry: SymmetryLike) -> Symmetry:
         f'unknown symmetry {symmetry!r}; {hint}known names: ' + ', '.join(NAMED)
       )
     return NAMED[symmetry]
-  if isinstance(symmetry, np.ndarray):
+  if _is_integer_array(symmetry):
     digest = hashlib.sha256(symmetry.astype('<i8').tobytes()).hexdigest()
     return named(f'permutation_{digest[:8]}', symmetry)
   if callable(symmetry):
@@ -168,6 +168,10 @@ def _as_symmetry(symmetry: SymmetryLike) -> Symmetry:
     'a symmetry is a name, a function of an array, an integer array (a'
     f' permutation of the points) or a Symmetry, got {symmetry!r}'
   )
+
+
+def _is_integer_array(value: Any) -> bool:
+  return isinstance(value, np.ndarray) and value.dtype.kind in 'iu'
 
 
 def _is_lambda(value: Any) -> bool:

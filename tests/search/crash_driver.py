@@ -42,7 +42,7 @@ CASES = {
   'dqn': Case(changes={'strategy': 'dqn', 'options': AGENT}),
   'gcnn': Case('gcnn', commits=('inside',), num_random=0),
 }
-TRIES = 5  # to be killed, before a moment is given up
+TRIES = 30  # to be killed, before a moment is given up
 FILES = ('ranking.csv', 'trace.csv', 'result.json')
 STORED = store_lib.Results.put
 TRANSACTION = store_lib.Results._transaction
