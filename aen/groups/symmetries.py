@@ -123,7 +123,7 @@ def as_symmetries(symmetries: SymmetryLike) -> tuple[Symmetry, ...]:
   elif (
     isinstance(symmetries, str)
     or callable(symmetries)
-    or (_is_integer_array(symmetries) and symmetries.ndim == 1)
+    or (_is_number_array(symmetries) and symmetries.ndim == 1)
   ):
     symmetries = (symmetries,)
   elif not isinstance(symmetries, Iterable):
@@ -153,7 +153,7 @@ def _as_symmetry(symmetry: SymmetryLike) -> Symmetry:
         f'unknown symmetry {symmetry!r}; {hint}known names: ' + ', '.join(NAMED)
       )
     return NAMED[symmetry]
-  if _is_integer_array(symmetry):
+  if _is_number_array(symmetry):
     digest = hashlib.sha256(symmetry.astype('<i8').tobytes()).hexdigest()
     return named(f'permutation_{digest[:8]}', symmetry)
   if callable(symmetry):
@@ -170,8 +170,8 @@ def _as_symmetry(symmetry: SymmetryLike) -> Symmetry:
   )
 
 
-def _is_integer_array(value: Any) -> bool:
-  return isinstance(value, np.ndarray) and value.dtype.kind in 'iu'
+def _is_number_array(value: Any) -> bool:
+  return isinstance(value, np.ndarray) and value.dtype.kind in 'biuf'
 
 
 def _is_lambda(value: Any) -> bool:
