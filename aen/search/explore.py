@@ -55,7 +55,8 @@ class SearchConfig:
       default.
     max_minutes: Time limit of search and retraining together; no limit by
       default. When half of it is over, the best networks so far are retrained,
-      as many and with as many seeds as the rest allows.
+      as many and with as many seeds as the rest allows. The clock is read
+      between children; the baseline is trained and retrained in any case.
   """
 
   recipe: recipe_lib.Recipe = recipe_lib.Recipe()

@@ -18,10 +18,10 @@ from scipy import stats
 from aen import io as io_lib
 from aen.data import own
 from aen.groups import symmetries as symmetries_lib
+from aen.groups.orbits import add_pair
 from aen.groups.orbits import canonical
+from aen.groups.orbits import is_invariant
 from aen.groups.orbits import join
-from aen.groups.orbits import orbits
-from aen.groups.orbits import pair
 from aen.groups.orbits import permutation
 from aen.search import invariance
 from aen.search import space as space_lib
@@ -566,13 +566,15 @@ def _closure(
   num_points = permutations[0].size if permutations else 0
   if num_points**2 > _MAX_PAIRS:
     return None, tuple(accepted)
-  pairs = [pair(points, points) for points in permutations]
 
   def labels(chosen: Sequence[int]) -> np.ndarray:
-    return orbits((pairs[i] for i in chosen), num_points**2)
+    found = np.arange(num_points**2, dtype=np.int32).reshape(num_points, -1)
+    for i in chosen:
+      found = add_pair(found, permutations[i], permutations[i])
+    return found
 
   def has(shared: np.ndarray, i: int) -> bool:
-    return np.array_equal(shared, shared[pairs[i]])
+    return is_invariant(shared, permutations[i], permutations[i])
 
   if not accepted:
     return (), ()

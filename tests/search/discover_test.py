@@ -451,7 +451,14 @@ def test_the_command_on_a_folder_of_images(tmp_path, capsys, monkeypatch):
 
 def test_errors_of_the_command_are_one_line(tmp_path, capsys):
   (tmp_path / 'table.csv').write_text('a,b,kind\n1,2,x\n3,word,y\n')
+  for name, side in (('cat', 6), ('dog', 7)):
+    (tmp_path / 'mixed' / name).mkdir(parents=True)
+    for i in range(4):
+      image = Image.fromarray(np.full((6, side), i, np.uint8))
+      image.save(tmp_path / 'mixed' / name / f'{i}.png')
+  mixed = r'of one size, \(6, 6\) like .* got \(6, 7\); resize them first'
   cases = {
+    (str(tmp_path / 'mixed'),): mixed,
     (str(tmp_path / 'none.csv'),): 'got nothing there; check the path',
     (str(tmp_path / 'table.csv'),): "all columns but 'kind' .*'word'",
     (str(tmp_path / 'table.csv'), '--target=c'): "no column 'c', but: a, b",
