@@ -17,6 +17,9 @@ if tuple(map(int, metadata.version('jaxlib').split('.')[:2])) < (0, 11):
   _FLAGS.append('--xla_cpu_use_fusion_emitters=false')
 os.environ.setdefault('XLA_FLAGS', ' '.join(_FLAGS))
 
+# As in launchers: arrays of different ranks are not broadcast silently.
+os.environ.setdefault('JAX_NUMPY_RANK_PROMOTION', 'raise')
+
 # What one process compiled, the others read: they inherit the folder.
 if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
   _cache = tempfile.TemporaryDirectory(prefix='aen_tests_')

@@ -99,7 +99,7 @@ def _centred(_: jax.Array, params: Params, shared: Params) -> Params:
 
   def centred(kernel: jax.Array) -> jax.Array:
     inputs = tuple(range(max(1, kernel.ndim - 1)))
-    return kernel - kernel.mean(inputs)
+    return kernel - kernel.mean(inputs, keepdims=True)
 
   return {
     name: {**layer, 'kernel': centred(layer['kernel'])}

@@ -338,7 +338,8 @@ def test_the_published_network_counts_every_element_of_d4_twice():
       'VALID',
       dimension_numbers=('NHWC', 'HWIO', 'NHWC'),
     )
-    y = y.reshape(*y.shape[:3], len(copies), -1) + params[name]['bias']
+    y = y.reshape(*y.shape[:3], len(copies), -1)
+    y = y + jnp.broadcast_to(params[name]['bias'], y.shape)
     return nn.relu(y)
 
   y = jnp.asarray(x)[..., None, :]
@@ -350,7 +351,8 @@ def test_the_published_network_counts_every_element_of_d4_twice():
   y = jnp.concatenate([y[..., :half, :], y[..., half:, :]], 0)
   y = y.reshape(2, len(x), -1).swapaxes(0, 1).reshape(len(x), -1)
   for name in ('dense_0', 'dense_1', 'head'):
-    y = y @ params[name]['kernel'] + params[name]['bias']
+    y = y @ params[name]['kernel']
+    y = y + jnp.broadcast_to(params[name]['bias'], y.shape)
     y = nn.relu(y) if name == 'dense_0' else y
   np.testing.assert_allclose(model.apply(variables, x), y, rtol=1e-4, atol=1e-5)
 
