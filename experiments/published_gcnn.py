@@ -5,11 +5,11 @@ and the large baseline CNN: 30 networks, built and trained as in the published
 code for ten epochs. Beside them, controls that the paper lacks: the large
 baseline and the large network of the true group of rotations and flips, D4.
 The published code starts networks with symmetry at a larger scale than those
-without; --initializer=he starts all of them alike.
+without; --initializer=unit_variance starts all of them alike.
 
   python -m experiments.published_gcnn --raw_dir=path/to/files
   python -m experiments.published_gcnn --dataset=cifar10,kmnist \
-    --networks=controls --initializer=he --num_seeds=3
+    --networks=controls --initializer=unit_variance --num_seeds=3
 
 1000 training images (--num_validation) are held out: they choose the epoch for
 the validation protocol. Of a data set that is not complete, what is there is

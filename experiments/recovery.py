@@ -19,8 +19,8 @@ permutation: noisy patterns on 24 points, each transformed by a random power of
   python -m experiments.recovery
 
 Prints how many answers are right, and writes recovery.csv, one line per search
-with its CPU seconds; searches in it are not repeated, so the same command resumes
-an interrupted run. A quarter of an hour on one core.
+with its CPU seconds; searches in it are not repeated, so the same command
+resumes an interrupted run. A quarter of an hour on one core.
 """
 
 from collections.abc import Callable
