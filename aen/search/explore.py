@@ -144,6 +144,7 @@ def explore(
   config: SearchConfig,
   strategy: strategies.Strategy | None = None,
   out_of_time: Callable[[], bool] | None = None,
+  num_workers: int = 1,
 ) -> Exploration:
   """Lets a strategy search until it has finished, or every network is known.
 
@@ -154,6 +155,7 @@ def explore(
     config: The strategy, recipe and seeds.
     strategy: As of `make_strategy`, which is the default.
     out_of_time: Whether to end the search now, asked before every few networks.
+    num_workers: How many processes train.
   """
   strategy = strategy or make_strategy(space, config)
   # Compile what runs every round; states are donated, not copied.
@@ -183,7 +185,9 @@ def explore(
     length = int(np.max(proposal.epochs))  # the same for all of a round
     networks = [int(network_of[s]) for s in used]
     missing = [n for n in dict.fromkeys(networks) if trained(n) < length]
-    at_once = _at_once(config, len(missing), out_of_time is not None)
+    at_once = max(1, len(missing))
+    if out_of_time is not None:
+      at_once = num_workers * _per_process(config)
     for start in range(0, len(missing), at_once):
       some = missing[start : start + at_once]
       if config.max_networks is not None:
@@ -223,10 +227,8 @@ def explore(
   return Exploration(records, counts, tuple(trace), q_values)
 
 
-def _at_once(config: SearchConfig, count: int, is_timed: bool) -> int:
-  """Returns how many networks to train before looking at the clock."""
-  if not is_timed:
-    return max(1, count)
+def _per_process(config: SearchConfig) -> int:
+  """Returns how many networks a process trains side by side."""
   devices = jax.devices()
   each = config.children_per_batch or child_lib.default_batch(devices[0])
   return max(1, each * len(devices) // config.num_seeds)

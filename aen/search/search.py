@@ -373,7 +373,12 @@ def search(
       estimate = _Estimate(bar, space, config, data, searched, total, say)
       evaluate = make(searched, recipe=config.recipe, on_trained=estimate)
       found = explore_lib.explore(
-        space, evaluate, config, strategy, clock.out_of_time
+        space,
+        evaluate,
+        config,
+        strategy,
+        clock.out_of_time,
+        workers.count,
       )
     result = _conclude(
       data, searched, space, config, found, make, on_trained, clock

@@ -31,6 +31,7 @@ from aen import io as io_lib
 
 # A job is JSON; what trains it returns records. See `aen.train.jobs`.
 Job = Mapping[str, Any]
+_MANY = 100  # workers of a cluster
 
 
 class Future(Protocol):
@@ -97,6 +98,14 @@ class Workers:
         f'workers={self.workers} is for the executors processes and ray, got'
         f' executor={self.executor!r}; leave one of them out'
       )
+
+  @property
+  def count(self) -> int:
+    """The number of processes; a guess for clusters, which may grow."""
+    if self.executor == 'local':
+      return 1
+    own = self.executor == 'processes'
+    return self.workers or (num_cores() if own else _MANY)
 
   @contextlib.contextmanager
   def started(

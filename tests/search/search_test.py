@@ -512,6 +512,24 @@ def test_the_path_depends_on_the_configuration_alone(strategy, monkeypatch):
   assert trace(1, None) == trace(8, None) == trace(1, 5)
 
 
+def test_a_time_limit_leaves_no_worker_idle():
+  space = mlp_space.mlp_space((6, 6), 2, ('rotation', *FLIPS))
+  config = explore_lib.SearchConfig(
+    recipe_lib.Recipe(epochs=2), 'exhaustive', children_per_batch=1
+  )
+  sizes = []
+
+  def evaluate(requests, epochs):
+    sizes.append(len(requests))
+    return invented_records(requests, epochs)
+
+  options = {'out_of_time': lambda: False, 'num_workers': 2}
+  explore_lib.explore(space, evaluate, config, **options)
+  assert sum(sizes) == len(space)
+  assert sizes[0] == 1
+  assert set(sizes[1:-1]) == {2}
+
+
 def invented_records(requests, epochs):
   return [
     store_lib.Record(
