@@ -346,6 +346,12 @@ def _sign_csv(_: catalogue.Source, paths: Paths) -> Arrays:
     yield images, _without_j(table[:, 0], path)
 
 
+def _sign_negative(source: catalogue.Source, paths: Paths) -> Arrays:
+  """Reads Sign Language MNIST in negative, (-x) mod 256."""
+  for images, labels in _sign_csv(source, paths):
+    yield np.negative(images), labels
+
+
 def _sign_photographs(source: catalogue.Source, paths: Paths) -> Arrays:
   """Divides Sign Language MNIST so that test photographs are all new."""
   parts = zip(*_sign_csv(source, paths), strict=True)
@@ -409,6 +415,7 @@ READERS: Mapping[str, Reader] = {
   'amat': _amat,
   'rotated_mnist': _rotated_mnist,
   'sign_csv': _sign_csv,
+  'sign_negative': _sign_negative,
   'sign_photographs': _sign_photographs,
   'sign_npz': _sign_npz,
   'npz': _npz,

@@ -354,7 +354,10 @@ class SearchResult:
     findings = self.screening.findings if self.screening else {}
     for outcome, words in (
       (screen_lib.ACCEPTED, 'The data are compatible with {}.'),
-      (screen_lib.UNDECIDED, 'The screen cannot tell whether the data have {}.'),
+      (
+        screen_lib.UNDECIDED,
+        'The screen cannot tell whether the data have {}.',
+      ),
       (screen_lib.REJECTED, 'By the screen, the data do not have {}.'),
     ):
       some = [

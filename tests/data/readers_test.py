@@ -25,7 +25,7 @@ FROM_FILES = tuple(
   for name, source in catalogue.SOURCES.items()
   if source.files and not source.swapped
   # Made from official files by code; tested apart.
-  if source.format not in ('rotated_mnist', 'sign_photographs')
+  if source.format not in ('rotated_mnist', 'sign_photographs', 'sign_negative')
 )
 TRAIN_IMAGES = 'train-images-idx3-ubyte.gz'
 
@@ -207,6 +207,17 @@ def test_members_of_an_archive_are_accepted(use_tiny, tmp_path):
   (tmp_path / 'cifar10' / 'data_batch_3.bin').unlink()
   with pytest.raises(FileNotFoundError, match='or its members, data_batch_1'):
     aen.load_dataset('cifar10', raw_dir=tmp_path, download=False)
+
+
+def test_the_negative_is_that_of_the_published_conversion(use_tiny, tmp_path):
+  source = use_tiny('sign_language_mnist')
+  paths = [tmp_path / source.folder / file.name for file in source.files]
+  plain = readers.READERS['sign_csv'](source, paths)
+  negative = readers.READERS['sign_negative'](source, paths)
+  for (before, labels), (after, same) in zip(plain, negative, strict=True):
+    assert after.dtype == np.uint8
+    np.testing.assert_array_equal(after, before.astype(int) * 255 % 256)
+    np.testing.assert_array_equal(labels, same)
 
 
 def test_photographs_are_never_divided(use_tiny, tmp_path, monkeypatch):

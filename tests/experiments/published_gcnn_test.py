@@ -35,7 +35,7 @@ def test_the_table_has_24_found_and_6_baseline_networks(launcher):
   table = launcher.configurations()
   assert list(table) == [
     *('cifar10', 'svhn_cropped', 'rot_mnist', 'sign_language_mnist'),
-    *('emnist/letters', 'kmnist', *launcher.HARDER),
+    *('emnist/letters', 'kmnist', *launcher.VARIANTS),
   ]
   space = gcnn_space.gcnn_space((28, 28), 10, as_published=True)
   for rows in table.values():
@@ -51,7 +51,9 @@ def test_these_are_the_numbers_of_the_paper(launcher):
     pytest.skip('the tables of the paper are not at hand')
   printed = json.loads(tables.read_text())['gcnn'].values()
   table = launcher.configurations()
-  known = [rows for name, rows in table.items() if name not in launcher.HARDER]
+  known = [
+    rows for name, rows in table.items() if name not in launcher.VARIANTS
+  ]
   for ours, paper in zip(known, printed, strict=True):
     for row, theirs in zip(ours, paper, strict=True):
       names = [*theirs['equivariances'], *theirs['augmentations']]
