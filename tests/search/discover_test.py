@@ -172,6 +172,7 @@ def regressed():
   return aen.discover(x, y, **options), x, y
 
 
+@pytest.mark.slow
 def test_numbers_are_predicted_in_their_own_units():
   result, x, y = regressed()
   best = result.best
@@ -189,6 +190,7 @@ def test_numbers_are_predicted_in_their_own_units():
   assert all(0 <= score.accuracy <= 1 for score in scores)
 
 
+@pytest.mark.slow
 def test_a_regression_is_saved_loaded_and_reported(tmp_path):
   result, x, y = regressed()
   result.save(tmp_path)
@@ -245,6 +247,7 @@ def test_r_squared_is_that_of_scikit_learn():
 FLIPS = ('horizontal_flip', 'vertical_flip', 'rotation')
 
 
+@pytest.mark.slow
 def test_budgets_end_the_search_with_a_valid_result(capsys):
   options = {**SHORT, 'symmetries': FLIPS}
   result = aen.discover(images(), classes(), max_networks=3, **options)

@@ -37,6 +37,7 @@ def copy(finished, tmp_path):
   return tmp_path / 'run'
 
 
+@pytest.mark.slow
 def test_later_ones_wait_and_read_the_result(tmp_path, monkeypatch, capfd):
   put, trained, found = store_lib.Results.put, [], []
 
