@@ -263,8 +263,8 @@ class SearchResult:
     dataset: The name of the data set.
     num_images: Training, validation and test images of the final networks.
     best: The chosen network.
-    ranking: All trained networks, best first: the retrained ones by their final
-      score, the others by their score in the search.
+    ranking: All trained networks: the chosen one, then the retrained ones by
+      their final score, then the others by their score in the search.
     counts: The cost of the search.
     trace: Every proposed state, in order.
     q_values: The agent's final estimates, for the empty and the best state, of
@@ -328,9 +328,17 @@ class SearchResult:
     )
     if best.gain.is_clear:
       return ' '.join([f'{compared}.', *self._remarks()])
+    favoured = max(
+      (entry for entry in self.ranking if entry.retrained),
+      key=lambda entry: entry.retrained.value if entry.retrained else 0.0,
+      default=self.ranking[0],
+    )
+    lead = 'Validation favours'
+    if favoured.network != self.ranking[0].network:
+      lead = f'As good as {favoured.name} by validation, with fewer weights:'
     return ' '.join(
       [
-        f'Validation favours {compared}, which may be chance.',
+        f'{lead} {compared}, which may be chance.',
         *self._doubts(),
         *self._remarks(),
       ]

@@ -381,10 +381,10 @@ def search(
         workers.count,
       )
     result = _conclude(
-      data, searched, space, config, found, make, on_trained, clock
+      data, searched, space, config, found, make, on_trained, clock, screening
     )
     best = dataclasses.replace(result.best, target_scaling=target_scaling)
-    result = dataclasses.replace(result, screening=screening, best=best)
+    result = dataclasses.replace(result, best=best)
     if run_dir is not None:
       result = dataclasses.replace(result, config=description)
       result.save(run_dir)
@@ -602,6 +602,7 @@ def _conclude(
   make: Callable[..., evaluate_lib.Evaluate],
   on_trained: Callable[[Sequence[Record]], None] | None,
   clock: _Clock,
+  screening: screen_lib.Screening | None,
 ) -> result_lib.SearchResult:
   """Retrains the best networks, chooses one, and tests it."""
   criterion, numbers = config.recipe.criterion, not data.num_classes
@@ -643,9 +644,14 @@ def _conclude(
     for network, records in again.items()
   }
 
-  def rank(network: int) -> tuple[bool, float, int]:
+  chosen = max(again, key=lambda n: (final_scores[n].value, -n))
+  if screening is not None:
+    chosen = _as_good(chosen, again, space, screening, criterion)
+
+  def rank(network: int) -> tuple[bool, bool, float, int]:
     final = final_scores.get(network)
-    return final is None, -(final or scores[network]).value, network
+    value = (final or scores[network]).value
+    return network != chosen, final is None, -value, network
 
   ranking = tuple(
     result_lib.Ranked(
@@ -667,7 +673,44 @@ def _conclude(
     trace=found.trace,
     q_values=found.q_values,
     space=space,
+    screening=screening,
   )
+
+
+def _as_good(
+  best: int,
+  retrained: Mapping[int, Sequence[Record]],
+  space: space_lib.Space,
+  screening: screen_lib.Screening,
+  criterion: str,
+) -> int:
+  """Returns the network with the most symmetry that is as good as the best.
+
+  That is a network with further symmetries, none of which the screening
+  rejects, whose validation score is below the best by less than one standard
+  error, as in the one-standard-error rule of Breiman et al. (1984). Scores are
+  compared split by split. Of several such networks, the one with the fewest
+  weights.
+  """
+  values = {
+    network: np.array([score_lib.value([r], criterion) for r in records])
+    for network, records in retrained.items()
+  }
+  if len(values[best]) < 2:  # no standard error
+    return best
+  names = {n: {*space.names(n), *space.implied(n)} for n in values}
+  allowed = {*screening.accepted, *screening.undecided}
+
+  def is_as_good(network: int) -> bool:
+    lost = values[best] - values[network]
+    return (
+      names[best] < names[network]
+      and names[network] - names[best] <= allowed
+      and lost.mean() <= lost.std(ddof=1) / math.sqrt(len(lost))
+    )
+
+  found = [best, *filter(is_as_good, values)]
+  return min(found, key=lambda n: (space.num_weights(n), n))
 
 
 def _test(

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+import types
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +27,7 @@ from aen.search import search as search_lib
 from aen.train import child as child_lib
 from aen.train import recipe as recipe_lib
 from aen.train import score as score_lib
+from aen.train import store as store_lib
 
 # One program for all rows of the trial: equal shapes, sizes and recipes.
 SHORT = {
@@ -296,6 +298,53 @@ def verdict_of(gain, num_test=100, **changes):
   )
   images_of = (100, 20, num_test)
   return dataclasses.replace(result, best=best, num_images=images_of).answer
+
+
+def test_symmetry_is_chosen_where_validation_cannot_tell():
+  flips = ('horizontal_flip', 'vertical_flip')
+  space = mlp_space.mlp_space((6, 6), 2, flips)
+  none, one, both = (space.network(flips[:count]) for count in range(3))
+
+  def choice(values, accepted=flips, undecided=()):
+    retrained = {
+      network: [
+        store_lib.Record((0.0,), (float(value),), (0.0,)) for value in row
+      ]
+      for network, row in values.items()
+    }
+    best = max(values, key=lambda network: np.mean(values[network]))
+    screening = types.SimpleNamespace(accepted=accepted, undecided=undecided)
+    return search_lib._as_good(best, retrained, space, screening, 'accuracy')
+
+  # One standard error of the paired differences is 0.02.
+  scores = np.array([0.70, 0.75, 0.80])
+  apart = 0.02 * 3**0.5 * np.array([-1, 0, 1])
+  tie, worse = scores - 0.019 - apart, scores - 0.021 - apart
+  assert choice({none: scores, one: tie}) == one
+  assert choice({none: scores, one: worse}) == none
+  assert choice({none: scores, one: tie, both: tie}) == both
+  assert choice({none: scores, one: tie, both: worse}) == one
+  assert choice({none: tie, one: scores}) == one  # symmetry is not given up
+  assert choice({none: scores, one: tie}, accepted=()) == none
+  assert choice({none: scores, one: tie}, (), flips) == one
+  # A rejected symmetry of the best itself is no reason against others.
+  assert choice({one: scores, both: tie}, flips[1:]) == both
+  assert choice({one: scores, both: tie}, flips[:1]) == one
+  assert choice({none: scores[1:2], one: tie[1:2]}) == none  # one split
+
+
+def test_the_verdict_says_that_validation_cannot_tell():
+  result, *_ = regressed()
+  chosen, *others = result.ranking
+  favoured = next(entry for entry in others if entry.retrained)
+  better = dataclasses.replace(favoured.retrained, value=1.0)
+  favoured = dataclasses.replace(favoured, retrained=better)
+  best = dataclasses.replace(
+    result.best, gain=score_lib.Gain(0.01, -0.01, 0.03, 0.01)
+  )
+  changed = dataclasses.replace(result, best=best, ranking=(chosen, favoured))
+  lead = f'As good as {favoured.name} by validation, with fewer weights: '
+  assert changed.answer.startswith(lead + chosen.name)
 
 
 def test_an_unclear_gain_says_what_is_known_and_what_would_settle_it():
