@@ -162,7 +162,8 @@ def gains(found: Mapping[str, Mapping[str, float]]) -> figure.Figure:
 def gcnn_epochs(rows: Sequence[Row]) -> figure.Figure:
   """Draws test accuracy by epoch: the large networks, by data and by start.
 
-  A line is the mean of the seeds, its band their range.
+  A row per data set on which networks were trained at equal start. A line is
+  the mean of the seeds, its band their range.
   """
   networks = {
     'baseline': ('', style.GREY),
@@ -174,14 +175,11 @@ def gcnn_epochs(rows: Sequence[Row]) -> figure.Figure:
   }
   starts = {'': 'published start', 'initializer=unit_variance': 'equal start'}
   chosen = [r for r in rows if r['size'] == 'large' and not r['augmentations']]
-  panels = [
-    (name, start)
-    for name in dict.fromkeys(row['dataset'] for row in chosen)
-    for start in starts
-    if any((r['dataset'], r['recipe']) == (name, start) for r in chosen)
-  ]
+  at_equal_start = [row for row in chosen if row['recipe']]
+  names = dict.fromkeys(row['dataset'] for row in at_equal_start or chosen)
+  panels = [(name, start) for name in names for start in starts]
   drawn, grid = _panels(len(panels), len(starts), 3.6, 2.6, (0, 0.3))
-  for ax, (name, start) in zip(grid.flat, panels, strict=False):
+  for ax, (name, start) in zip(grid.flat, panels, strict=True):
     for label, (symmetries, color) in networks.items():
       curves = np.array(
         [
@@ -199,6 +197,7 @@ def gcnn_epochs(rows: Sequence[Row]) -> figure.Figure:
         )
     title = f'{name.partition("-")[0]}, {starts[start]}'
     style.tidy(ax, title, 'epoch', 'test accuracy (%)')
+    ax.set_ylim(0, 100)
   handles, labels = grid.flat[0].get_legend_handles_labels()
   drawn.legend(handles, labels, ncols=len(labels), **_BELOW)
   return drawn
