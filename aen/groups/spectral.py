@@ -93,8 +93,8 @@ class Structure:
   @property
   def pairs(self) -> list[tuple[int, int]]:
     """The pairs of sectors (s, t), in the order of `cosets`."""
-    sides = self.in_sectors, self.out_sectors
-    return list(itertools.product(*(range(len(side)) for side in sides)))
+    num_in, num_out = len(self.in_sectors), len(self.out_sectors)
+    return list(itertools.product(range(num_in), range(num_out)))
 
   @property
   def shape(self) -> tuple[int, int]:

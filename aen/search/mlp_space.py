@@ -114,13 +114,12 @@ class MLPSpace(space_lib.Space):
       layer = variables['sharing'][f'hidden_{i}']
       # Between layers, points stay in the order of the group's orbits.
       first, last = i == 0, i == len(forms) - 1
-      if not last:
-        layer['bias'] = layer['bias'][np.argsort(form.out_place)]
-      form = dataclasses.replace(
-        form.of(np.asarray(layer['kernel'])),
-        in_order=form.in_order if first else None,
-        out_place=form.out_place if last else None,
-      )
+      form = form.of(np.asarray(layer['kernel']))
+      if not first:
+        form = dataclasses.replace(form, in_order=None)
+      if not last and form.out_place is not None:
+        layer['bias'] = np.asarray(layer['bias'])[np.argsort(form.out_place)]
+        form = dataclasses.replace(form, out_place=None)
       layer['spectral'] = jax.tree.map(_single_precision, form)
     return ChildInputs(variables)
 

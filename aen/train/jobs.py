@@ -387,9 +387,9 @@ def with_origin(
 ) -> list[Record]:
   """Adds where and when children were trained: here, until now."""
   device = jax.devices()[0]
-  kind, threads = device.device_kind, 0
-  if device.platform == 'cpu':
-    kind, threads = _cpu(), executors_lib.num_threads()
+  on_cpu = device.platform == 'cpu'
+  kind = _cpu() if on_cpu else device.device_kind
+  threads = executors_lib.num_threads() if on_cpu else 0
   origin = store_lib.Origin(
     kind, jax.__version__, _process(), started, time.time(), workers, threads
   )

@@ -1,0 +1,58 @@
+"""Numbers do not depend on cores and processes."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from aen.train import executors
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def trained(executor, cores):
+  environment = {k: v for k, v in os.environ.items() if k != 'XLA_FLAGS'}
+  run = subprocess.run(
+    [sys.executable, '-m', 'tests.train.cores_driver', executor, cores],
+    cwd=ROOT,
+    env=environment,
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  return run.stdout
+
+
+@pytest.mark.slow
+def test_the_same_bits_on_one_core_on_two_and_in_other_processes():
+  """An MLP and a group CNN, whose convolutions XLA would divide."""
+  cores = sorted(os.sched_getaffinity(0))
+  if len(cores) < 2:
+    pytest.skip('needs two cores')
+  both = f'{cores[0]},{cores[1]}'
+  one_core = trained('local', str(cores[0]))
+  assert one_core.split()[1:] == ['1']  # one thread
+  assert trained('local', both) == one_core
+  assert trained('processes', both) == one_core
+
+
+def test_flags_of_xla_for_one_thread_and_several():
+  flags = '--xla_a=1 --xla_cpu_multi_thread_eigen=true'
+  single = '--xla_a=1 --xla_cpu_multi_thread_eigen=false'
+  assert executors.thread_flags(flags) == single
+  assert executors.thread_flags(single) == single
+  assert executors.thread_flags(single, 3) == '--xla_a=1'
+  assert executors.thread_flags('') == '--xla_cpu_multi_thread_eigen=false'
+
+
+def test_the_number_of_threads(monkeypatch):
+  monkeypatch.setenv('XLA_FLAGS', executors.thread_flags(''))
+  assert executors.num_threads() == 1
+  monkeypatch.setenv('XLA_FLAGS', '')
+  monkeypatch.setenv('PJRT_NPROC', '3')
+  assert executors.num_threads() == 3
+  monkeypatch.delenv('PJRT_NPROC')
+  monkeypatch.delenv('NPROC', raising=False)
+  assert executors.num_threads() == executors.num_cores()
