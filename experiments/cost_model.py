@@ -31,7 +31,7 @@ from experiments import launch
 from experiments import timing
 
 _BATCHES = flags.DEFINE_multi_integer(
-  'batch', [64, 256], 'Batch sizes.', lower_bound=1
+  'batch', [64, 512], 'Batch sizes.', lower_bound=1
 )
 _REPEATS = flags.DEFINE_integer(
   'repeats', 20, 'Steps of each structure; the fastest counts.', lower_bound=3

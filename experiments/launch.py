@@ -49,9 +49,8 @@ def use_all_cores() -> None:
   numbers of a child do not depend on the cores, and children side by side are
   faster than one after another with all cores.
   """
-  xla_flags = os.environ.get('XLA_FLAGS', '')
-  os.environ['XLA_FLAGS'] = executors.thread_flags(xla_flags)
-  if 'xla_force_host_platform_device_count' in xla_flags:
+  os.environ.update(executors.thread_environment())
+  if 'xla_force_host_platform_device_count' in os.environ['XLA_FLAGS']:
     return
   if jax.config.jax_num_cpu_devices < 1:
     cores = executors.num_cores()

@@ -51,13 +51,13 @@ _BEAM = 3
 # `step_operations`; fitted by experiments/cost_model.py.
 NANOSECONDS: Mapping[str, float] = types.MappingProxyType(
   {
-    'multiplication': 0.024,
-    'kernel entry': 3.0,
-    'block entry': 4.0,
-    'entry of several sectors': 2.0,
-    'activation': 1.0,
-    'transform': 0.15,
-    'product': 10_000.0,
+    'multiplication': 0.0176,
+    'kernel entry': 4.07,
+    'block entry': 7.13,
+    'entry of several sectors': 0.533,
+    'activation': 3.31,
+    'transform': 0.0288,
+    'product': 7190.0,
   }
 )
 _BATCH = 64  # for which a layer's method is chosen

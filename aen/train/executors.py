@@ -144,14 +144,17 @@ def num_cores() -> int:
 _THREADS = '--xla_cpu_multi_thread_eigen='
 
 
-def thread_flags(flags: str, threads: int = 1) -> str:
-  """Returns flags of XLA with which it computes in one thread or several.
+def thread_environment(threads: int = 1) -> dict[str, str]:
+  """Returns environment variables with which XLA uses that many threads.
 
-  They have an effect as the environment variable XLA_FLAGS, before JAX is first
-  used. With one thread per device, numbers do not depend on the cores.
+  They have an effect before JAX is first used. With one thread per device,
+  numbers do not depend on the cores.
   """
-  kept = [flag for flag in flags.split() if not flag.startswith(_THREADS)]
-  return ' '.join([*kept, *([f'{_THREADS}false'] if threads == 1 else ())])
+  flags = os.environ.get('XLA_FLAGS', '').split()
+  kept = [flag for flag in flags if not flag.startswith(_THREADS)]
+  single = [f'{_THREADS}false'] if threads == 1 else []
+  # XLA also compiles otherwise for another number of threads.
+  return {'XLA_FLAGS': ' '.join(kept + single), 'PJRT_NPROC': str(threads)}
 
 
 def num_threads() -> int:

@@ -237,8 +237,6 @@ def describe(
     for symmetry in trainer.space.symmetries
     if symmetries_lib.SYMMETRIES.get(symmetry.name) != symmetry
   }
-  threads = workers.threads or 1
-  flags = os.environ.get('XLA_FLAGS', '')
   number = getattr(executor, 'workers', 0)
   return {
     'space': [trainer.space.factory, trainer.space.spec(), own],
@@ -250,10 +248,7 @@ def describe(
     'time_limit': workers.time_limit,
     'workers': number if isinstance(number, int) else 0,
     'settings': {name: getattr(jax.config, name) for name in _SETTINGS},
-    'environment': {
-      'XLA_FLAGS': executors_lib.thread_flags(flags, threads),
-      'PJRT_NPROC': str(threads),
-    },
+    'environment': executors_lib.thread_environment(workers.threads or 1),
     'head': _process(),
   }
 

@@ -38,21 +38,22 @@ def test_the_same_bits_on_one_core_on_two_and_in_other_processes():
   assert trained('processes', both) == one_core
 
 
-def test_flags_of_xla_for_one_thread_and_several():
+def test_the_environment_of_one_thread_and_of_several(monkeypatch):
   flags = '--xla_a=1 --xla_cpu_multi_thread_eigen=true'
   single = '--xla_a=1 --xla_cpu_multi_thread_eigen=false'
-  assert executors.thread_flags(flags) == single
-  assert executors.thread_flags(single) == single
-  assert executors.thread_flags(single, 3) == '--xla_a=1'
-  assert executors.thread_flags('') == '--xla_cpu_multi_thread_eigen=false'
+  for given in (flags, single):
+    monkeypatch.setenv('XLA_FLAGS', given)
+    one = executors.thread_environment()
+    assert one == {'XLA_FLAGS': single, 'PJRT_NPROC': '1'}
+    several = executors.thread_environment(3)
+    assert several == {'XLA_FLAGS': '--xla_a=1', 'PJRT_NPROC': '3'}
 
 
 def test_the_number_of_threads(monkeypatch):
-  monkeypatch.setenv('XLA_FLAGS', executors.thread_flags(''))
-  assert executors.num_threads() == 1
-  monkeypatch.setenv('XLA_FLAGS', '')
-  monkeypatch.setenv('PJRT_NPROC', '3')
-  assert executors.num_threads() == 3
+  for threads in (1, 3):
+    for name, value in executors.thread_environment(threads).items():
+      monkeypatch.setenv(name, value)
+    assert executors.num_threads() == threads
   monkeypatch.delenv('PJRT_NPROC')
   monkeypatch.delenv('NPROC', raising=False)
   assert executors.num_threads() == executors.num_cores()
