@@ -45,9 +45,8 @@ def run(main: Callable[[list[str]], None]) -> None:
 def use_all_cores() -> None:
   """Makes a device of every core, unless the user has said how many.
 
-  Children are divided among devices, each of which computes in one thread: the
-  numbers of a child do not depend on the cores, and children side by side are
-  faster than one after another with all cores.
+  Children are divided among devices, each of which computes in one thread:
+  children side by side are faster than one after another with all cores.
   """
   os.environ.update(executors.thread_environment())
   if 'xla_force_host_platform_device_count' in os.environ['XLA_FLAGS']:

@@ -147,7 +147,7 @@ _THREADS = '--xla_cpu_multi_thread_eigen='
 def thread_environment(threads: int = 1) -> dict[str, str]:
   """Returns environment variables with which XLA uses that many threads.
 
-  They have an effect before JAX is first used. With one thread per device,
+  They have an effect before JAX is first used. With one thread and one device,
   numbers do not depend on the cores.
   """
   flags = os.environ.get('XLA_FLAGS', '').split()
