@@ -26,6 +26,13 @@ except ImportError:  # not a POSIX system
 PathLike = str | os.PathLike[str]
 
 
+def cache_dir() -> pathlib.Path | None:
+  """Returns the folder of caches, AEN_CACHE_DIR; None if that is empty."""
+  home = os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')
+  folder = os.environ.get('AEN_CACHE_DIR', os.path.join(home, 'aen'))
+  return pathlib.Path(folder) if folder else None
+
+
 @contextlib.contextmanager
 def written_whole(path: PathLike) -> Iterator[io.BufferedWriter]:
   """Opens a file for atomic writing: it appears only when complete.

@@ -61,9 +61,7 @@ _CHILDREN = flags.DEFINE_integer(
 _ESCNN = flags.DEFINE_string(
   'escnn', '', 'Python of an environment with escnn, which is timed too.'
 )
-_CPU_TIME = flags.DEFINE_bool(
-  'cpu_time', False, 'Time the processor, not the clock: for busy machines.'
-)
+_CPU_TIME = timing.cpu_time()
 _OUT = timing.output('conv_benchmark')
 
 

@@ -10,6 +10,7 @@ from absl import flags
 from absl import logging as absl_logging
 import jax
 
+from aen import io as io_lib
 from aen.train import executors
 from experiments import interrupt
 
@@ -30,6 +31,7 @@ def run(main: Callable[[list[str]], None]) -> None:
       logging.getLogger('jax._src.xla_bridge').setLevel(logging.WARNING)
     jax.config.update('jax_numpy_rank_promotion', 'raise')
     use_all_cores()
+    keep_programs()
     try:
       main(argv)
     except (ValueError, OSError, ImportError) as error:
@@ -43,15 +45,22 @@ def run(main: Callable[[list[str]], None]) -> None:
 def use_all_cores() -> None:
   """Makes a device of every core, unless the user has said how many.
 
-  Children are divided among devices. One child alone is too small to keep two
-  cores busy: on two, two children side by side take 0.6 of the time that they
-  take one after another, each with both cores.
+  Children are divided among devices, each of which computes in one thread:
+  children side by side are faster than one after another with all cores.
   """
-  if 'xla_force_host_platform_device_count' in os.environ.get('XLA_FLAGS', ''):
+  os.environ.update(executors.thread_environment())
+  if 'xla_force_host_platform_device_count' in os.environ['XLA_FLAGS']:
     return
   if jax.config.jax_num_cpu_devices < 1:
     cores = executors.num_cores()
     jax.config.update('jax_num_cpu_devices', min(cores, _MOST_DEVICES))
+
+
+def keep_programs() -> None:
+  """Keeps compiled programs on disk, unless the user has said where."""
+  folder = io_lib.cache_dir()
+  if folder is not None and jax.config.jax_compilation_cache_dir is None:
+    jax.config.update('jax_compilation_cache_dir', str(folder / 'xla'))
 
 
 def parse(argv: list[str], about: str) -> list[str]:

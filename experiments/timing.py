@@ -128,6 +128,13 @@ def training_step(
   return step
 
 
+def cpu_time() -> flags.FlagHolder[bool]:
+  """Defines --cpu_time."""
+  return flags.DEFINE_bool(
+    'cpu_time', False, 'Time the processor, not the clock: for busy machines.'
+  )
+
+
 def output(benchmark: str) -> Callable[[str], pathlib.Path]:
   """Defines --out; returns a function from a file's name to its path there."""
   out = flags.DEFINE_string('out', f'runs/{benchmark}', 'Folder of tables.')

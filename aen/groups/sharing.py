@@ -15,8 +15,6 @@ import dataclasses
 import functools
 import hashlib
 import math
-import os
-import pathlib
 import threading
 import warnings
 
@@ -250,15 +248,14 @@ def _from_disk(key: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
   under its name only when complete, so any number of processes may share a
   folder, and one that is damaged or misnamed is computed again.
   """
-  home = os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')
-  folder = os.environ.get('AEN_CACHE_DIR', os.path.join(home, 'aen'))
-  if not folder:
+  folder = io_lib.cache_dir()
+  if folder is None:
     return compute()
 
   def checksum(payload: bytes) -> bytes:
     return hashlib.sha256(key.encode() + payload).digest()
 
-  path = pathlib.Path(folder, f'{key}.labels')
+  path = folder / f'{key}.labels'
   with contextlib.suppress(OSError):
     stored = path.read_bytes()
     if stored[:32] == checksum(stored[32:]):

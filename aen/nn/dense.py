@@ -9,6 +9,7 @@ weights.
 """
 
 from collections.abc import Sequence
+import dataclasses
 import functools
 import math
 from typing import Any
@@ -32,6 +33,17 @@ from aen.nn import kernels
 from aen.nn.kernels import Array
 from aen.nn.layer import METHODS
 from aen.nn.layer import SharedLayer
+
+# Like an index, a spectral form may be data: all but its structure.
+jax.tree_util.register_dataclass(
+  spectral_lib.Spectral,
+  [
+    field.name
+    for field in dataclasses.fields(spectral_lib.Spectral)
+    if field.name != 'structure'
+  ],
+  ['structure'],
+)
 
 
 def shared_dense(
@@ -129,42 +141,51 @@ def _spectral_dense(
   Returns:
     [..., M] or [..., M, F].
   """
-  from aen.nn import linear  # needs JAX's extension API, layers do not
-
+  structure = form.structure
   channels, features = weights.shape[1:] or (1, 1)
   batch = x.shape[: x.ndim - (weights.ndim + 1) // 2]
-  num_in, num_out = form.in_order.size, form.out_order.size
+  num_in, num_out = structure.shape
 
-  def split(values: jax.Array, sizes: Sequence[int], axis: int) -> Any:
-    return jnp.split(values, np.cumsum(sizes)[:-1], axis)
+  def transform(matrix: Array, values: jax.Array) -> jax.Array:
+    """Multiplies along the first axis: [K, c] times [c, R] is [K, R]."""
+    rows = values.reshape(values.shape[0], -1)
+    matrix = jnp.asarray(matrix, values.dtype)
+    return jnp.matmul(matrix, rows, precision='highest')
+
+  def by_block(terms: jax.Array, own: list[spectral_lib.Block]) -> Any:
+    """Splits terms [K, ...] into those of the blocks that they belong to."""
+    ends = np.cumsum([block.size for block in own])
+    return dict(zip(own, jnp.split(terms, ends[:-1]), strict=True))
 
   # One gather for the kernel entries of all pairs of sectors.
-  flat = np.concatenate([part.ravel() for part in form.index.values()])
-  entries = linear.linear_gather(weights, flat)
-  entries = split(entries, [part.size for part in form.index.values()], 0)
+  entries = kernels.shared_kernel(weights, form.index)
+  ends = np.cumsum([math.prod(shape) for shape in structure.entries])
+  parts = jnp.split(entries, ends[:-1])
   blocks = {}  # of each pair of sectors, by block: [k, n * C, m * F]
-  for (pair, index), part in zip(form.index.items(), entries, strict=True):
-    part = part.reshape(*index.shape, channels, features)
-    part = linear.transform(form.kernel[pair], kernels.merge_channels(part))
-    own = [block for block in form.blocks if pair in block.kernels]
-    parts = split(part, [block.size for block in own], 0)
-    blocks[pair] = dict(zip(own, parts, strict=True))
+  for pair, shape, part, matrix in zip(
+    structure.pairs, structure.entries, parts, form.kernel, strict=True
+  ):
+    part = part.reshape(*shape, channels, features)
+    part = kernels.merge_channels(part)
+    terms = transform(matrix, part).reshape(-1, *part.shape[1:])
+    s, t = pair
+    own = [b for b in structure.blocks if s in b.inputs and t in b.outputs]
+    blocks[pair] = by_block(terms, own)
 
   # The batch is the last axis, so that points are rows that lie together.
-  x = linear.linear_gather(
-    x.reshape(-1, num_in, channels).transpose(1, 2, 0), form.in_order
-  )
+  x = x.reshape(-1, num_in, channels).transpose(1, 2, 0)
+  if form.in_order is not None:
+    x = x[form.in_order]
+  ends = np.cumsum([c * n for c, n in structure.in_sectors])
   signals = []  # of each sector, by block: [k, n * C, B]
-  sectors = split(x, [c * n for c, n in form.in_sectors], 0)
-  for s, part in enumerate(sectors):
-    part = part.reshape(form.in_sectors[s][0], -1, part.shape[-1])
-    part = linear.transform(form.analysis[s], part)
-    own = [block for block in form.blocks if s in block.inputs]
-    parts = split(part, [block.size for block in own], 0)
-    signals.append(dict(zip(own, parts, strict=True)))
+  for s, part in enumerate(jnp.split(x, ends[:-1])):
+    part = part.reshape(structure.in_sectors[s][0], -1, part.shape[-1])
+    terms = transform(form.analysis[s], part).reshape(-1, *part.shape[1:])
+    own = [block for block in structure.blocks if s in block.inputs]
+    signals.append(by_block(terms, own))
 
-  products: list[list[jax.Array]] = [[] for _ in form.out_sectors]
-  for block in form.blocks:
+  products: list[list[jax.Array]] = [[] for _ in structure.out_sectors]
+  for block in structure.blocks:
     for t in block.outputs:
       # A sum of products: to concatenate the kernels first would copy them.
       terms = [
@@ -180,9 +201,13 @@ def _spectral_dense(
 
   outputs = []
   for matrix, parts in zip(form.synthesis, products, strict=True):
-    part = linear.transform(matrix, jnp.concatenate(parts))
-    outputs.append(part.reshape(-1, features, part.shape[-1]))
-  y = linear.linear_gather(jnp.concatenate(outputs), np.argsort(form.out_order))
+    part = jnp.concatenate(parts)
+    outputs.append(
+      transform(matrix, part).reshape(-1, features, part.shape[-1])
+    )
+  y = jnp.concatenate(outputs)
+  if form.out_place is not None:
+    y = y[form.out_place]
   if bias is not None:
     y += bias.reshape(num_out, features, 1)
   return y.transpose(2, 0, 1).reshape(*batch, num_out, *weights.shape[2:])
@@ -284,6 +309,17 @@ class EquivariantDense(SharedLayer):
     )
 
   @nn.nowrap
+  def form_in_use(self) -> spectral_lib.Spectral | None:
+    """Returns the spectral form of the bound layer, None if it gathers.
+
+    It is data if the collection 'sharing' has it.
+    """
+    if self.has_variable('sharing', 'spectral'):
+      return self.get_variable('sharing', 'spectral')
+    given = self.has_variable('sharing', 'kernel')
+    return None if given else self.spectral()
+
+  @nn.nowrap
   def parameter_sizes(
     self, own: sharing_lib.Sharing
   ) -> tuple[int, tuple[int, ...]]:
@@ -327,12 +363,10 @@ class EquivariantDense(SharedLayer):
     batch, channels = x.shape[:grid_start], x.shape[grid_end:]
     own = self.sharing()
     x, weights, bias, index = self._parameters(own, x, channels)
-    if index['kernel'] is own.kernel and self.method != 'gather':
-      index['kernel'] = self.spectral() or own.kernel
     y = shared_dense(
       x.reshape(*batch, math.prod(self.in_shape), *channels),
       weights,
-      index['kernel'],
+      self.form_in_use() or index['kernel'],
       bias,
       index['bias'] if self.use_bias else None,
       self.precision,

@@ -1,9 +1,8 @@
 """Weight-shared kernels: `weights[index]`, its gradient, and its inverse.
 
 A NumPy index is known before tracing, so the gradient of the gather is summed
-by gathers too, which is faster than XLA's scatter-add; README.md ("Speed") has
-the numbers. Such a custom gradient rules out forward-mode differentiation. A
-JAX index is data: the gather is plain JAX and everything works.
+by gathers too, which is faster than XLA's scatter-add; docs/speed.md has the
+numbers. A JAX index is data, and the gather plain JAX.
 
 Legend: N input points, M output points, C input channels, F features, W free
 weights.
@@ -78,31 +77,27 @@ class StaticArray:
     return hash(self._key)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def _gather(weights: jax.Array, index: StaticArray) -> jax.Array:
   """`weights[index]` with a gradient that is summed by gathers."""
   return weights[index.labels]
 
 
-def _gather_forward(
-  weights: jax.Array, index: StaticArray
+@_gather.defjvp
+def _gather_jvp(
+  index: StaticArray, primals: tuple[jax.Array], tangents: tuple[jax.Array]
 ) -> tuple[jax.Array, jax.Array]:
-  return weights[index.labels], weights  # only their shape is needed
-
-
-def _gather_backward(
-  index: StaticArray, weights: jax.Array, gradient: jax.Array
-) -> tuple[jax.Array]:
-  sums = gradient.reshape(index.labels.size, *weights.shape[1:])
-  zero = jnp.zeros_like(sums[:1])
-  for table in _sum_tables(index):
-    padded = jnp.concatenate([sums, zero])
-    sums = functools.reduce(jnp.add, [padded[row] for row in table])
-  unused = weights.shape[0] - sums.shape[0]
-  return (jnp.pad(sums, [(0, unused)] + [(0, 0)] * (sums.ndim - 1)),)
-
-
-_gather.defvjp(_gather_forward, _gather_backward)
+  """Writes the tangent as scatters, because JAX transposes them to gathers."""
+  tables, tail = _sum_tables(index), primals[0].shape[1:]
+  values = tangents[0][: tables[-1].shape[1]]
+  sizes = [index.labels.size, *(table.shape[1] for table in tables)]
+  for table, size in zip(tables[::-1], sizes[-2::-1], strict=True):
+    # The last entry stands for the missing ones of classes with few entries.
+    entries = jnp.zeros((size + 1, *tail), values.dtype)
+    for row in table[::-1]:
+      entries = entries.at[row].add(values, mode='promise_in_bounds')
+    values = entries[:size]
+  return _gather(*primals, index), values.reshape(*index.labels.shape, *tail)
 
 
 @functools.lru_cache(maxsize=16)

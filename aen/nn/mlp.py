@@ -173,7 +173,7 @@ class EquivariantMLP(nn.Module):
     for layer in hidden:
       x = layer(x)
       if (
-        layer.spectral() is None
+        layer.form_in_use() is None
         or x.ndim <= len(layer.out_shape) + has_channels
       ):
         x = self.activation(x)

@@ -5,14 +5,17 @@ Legend: K bits, 2^K states, R networks.
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 import hashlib
 import math
 from typing import Any
 
+import jax
 import numpy as np
 from typing_extensions import override
 
 from aen.groups import symmetries as symmetries_lib
+from aen.groups.lattice import chosen
 from aen.groups.lattice import Lattice
 from aen.groups.lattice import lattice
 from aen.groups.orbits import orbits
@@ -21,14 +24,10 @@ from aen.groups.sharing import Sharing
 from aen.nn import convert
 from aen.nn import dense as dense_lib
 from aen.nn import mlp as mlp_lib
+from aen.search import programs as programs_lib
 from aen.search import space as space_lib
 from aen.train.child import ChildInputs
 
-# Kernels are padded to the full size divided by one of these, so that all
-# networks of a table need few programs; small kernels to the full size, because
-# compiling another program takes longer than it saves.
-_PADDING = (1, 4, 32)
-_LARGE = 2**18
 _SMALL_SIDE = 16  # up to which hidden grids are as large as the images
 _FEW_POINTS = 100  # smaller hidden grids get channels,
 _FULL_WIDTH = 400  # up to the paper's number of hidden units
@@ -87,21 +86,42 @@ class MLPSpace(space_lib.Space):
       digest.update(sharing.key.encode())
     return digest.hexdigest()
 
+  @functools.cached_property
+  def _programs(self) -> programs_lib.Programs:
+    return programs_lib.choose(
+      self.symmetries, self.lattice.grids, self.table.implied_states.tolist()
+    )
+
   @override
   def program(self, network: int) -> mlp_lib.EquivariantMLP:
-    needed = self.lattice.num_weights[network]
-    full = self.lattice.num_weights[0]
-    parts = _PADDING if full.sum() >= _LARGE else (1,)
-    share = max(part for part in parts if (needed * part <= full).all())
-    sizes = [-(-int(size) // share) for size in full]
+    named_by = self._programs.choices[network].program
+    sizes = [form.index.size for form in self._programs.forms[named_by]]
     if self.template.head == 'invariant':
       points = math.prod(self.template.hidden_shapes[-1])
       sizes.append(points * self.template.num_classes)
-    return self.template.clone(max_weights=tuple(sizes))
+    return self.template.clone(
+      symmetries=chosen(named_by, self.symmetries), max_weights=tuple(sizes)
+    )
 
   @override
   def inputs(self, network: int) -> ChildInputs:
-    return ChildInputs(convert.sharing_variables(self.model(network)))
+    variables = convert.sharing_variables(self.model(network))
+    subset = self._programs.choices[network].subset
+    if not subset:
+      return ChildInputs(variables)
+    forms = self._programs.forms[subset]
+    for i, form in enumerate(forms):
+      layer = variables['sharing'][f'hidden_{i}']
+      # Between layers, points stay in the order of the group's orbits.
+      first, last = i == 0, i == len(forms) - 1
+      form = form.of(np.asarray(layer['kernel']))
+      if not first:
+        form = dataclasses.replace(form, in_order=None)
+      if not last and form.out_place is not None:
+        layer['bias'] = np.asarray(layer['bias'])[np.argsort(form.out_place)]
+        form = dataclasses.replace(form, out_place=None)
+      layer['spectral'] = jax.tree.map(_single_precision, form)
+    return ChildInputs(variables)
 
   @override
   def unpad(self, network: int, params: Any) -> Any:
@@ -128,6 +148,10 @@ class MLPSpace(space_lib.Space):
       'features': template.features,
       'head': template.head,
     } | ({} if len(self.grid) == 2 else {'grid_axes': len(self.grid)})
+
+
+def _single_precision(table: np.ndarray) -> np.ndarray:
+  return table.astype(np.float32) if table.dtype == np.float64 else table
 
 
 def _sharings(model: mlp_lib.EquivariantMLP) -> dict[str, Sharing]:

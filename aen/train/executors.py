@@ -61,9 +61,9 @@ class Workers:
       devices), processes (of this machine) or ray (a cluster).
     workers: The number of processes; by default one per core. Of Ray: CPUs of
       the cluster that is started here, unless one is running.
-    threads: Threads of XLA in each worker, on CPUs; by default as many as in
-      this process, because results of convolutions depend on it. Those of MLPs
-      do not: 1 is fastest with one worker per core.
+    threads: Threads of XLA in each worker, on CPUs; by default 1, so that
+      results do not depend on the number of cores. Those of convolutions may
+      depend on the threads.
     retries: How often a job is repeated whose worker died, exceeded the time
       limit or returned nonsense.
     time_limit: Seconds after which a worker that has not finished its job is
@@ -147,6 +147,31 @@ def num_cores() -> int:
   if hasattr(os, 'sched_getaffinity'):  # Linux
     return len(os.sched_getaffinity(0))
   return os.cpu_count() or 1
+
+
+# Sums that XLA divides among threads depend on their number.
+_THREADS = '--xla_cpu_multi_thread_eigen='
+
+
+def thread_environment(threads: int = 1) -> dict[str, str]:
+  """Returns environment variables with which XLA uses that many threads.
+
+  They have an effect before JAX is first used. With one thread and one device,
+  numbers do not depend on the cores.
+  """
+  flags = os.environ.get('XLA_FLAGS', '').split()
+  kept = [flag for flag in flags if not flag.startswith(_THREADS)]
+  single = [f'{_THREADS}false'] if threads == 1 else []
+  # XLA also compiles otherwise for another number of threads.
+  return {'XLA_FLAGS': ' '.join(kept + single), 'PJRT_NPROC': str(threads)}
+
+
+def num_threads() -> int:
+  """Returns the number of threads that XLA uses for a device on the CPU."""
+  if f'{_THREADS}false' in os.environ.get('XLA_FLAGS', ''):
+    return 1
+  chosen = os.environ.get('PJRT_NPROC') or os.environ.get('NPROC')
+  return int(chosen or num_cores())
 
 
 class Processes:

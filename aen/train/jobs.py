@@ -27,6 +27,7 @@ from typing import Protocol
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from aen import io as io_lib
 from aen.groups import symmetries as symmetries_lib
@@ -139,7 +140,7 @@ class Trainer:
     start = time.perf_counter()
     networks, seeds = zip(*batch, strict=True)
     inputs = jax.tree.map(
-      lambda *leaves: jnp.stack(leaves), *map(self.space.inputs, networks)
+      lambda *leaves: np.stack(leaves), *map(self.space.inputs, networks)
     )
     kernel_init = recipe_lib.INITIALIZERS[recipe.initializer].kernel_init
     trained = child_lib.train_children(
@@ -236,11 +237,6 @@ def describe(
     for symmetry in trainer.space.symmetries
     if symmetries_lib.SYMMETRIES.get(symmetry.name) != symmetry
   }
-  threads = workers.threads or _num_threads()
-  environment = {
-    'XLA_FLAGS': os.environ.get('XLA_FLAGS'),
-    'PJRT_NPROC': str(threads),  # threads of XLA on the CPU
-  }
   number = getattr(executor, 'workers', 0)
   return {
     'space': [trainer.space.factory, trainer.space.spec(), own],
@@ -252,7 +248,7 @@ def describe(
     'time_limit': workers.time_limit,
     'workers': number if isinstance(number, int) else 0,
     'settings': {name: getattr(jax.config, name) for name in _SETTINGS},
-    'environment': {name: v for name, v in environment.items() if v},
+    'environment': executors_lib.thread_environment(workers.threads or 1),
     'head': _process(),
   }
 
@@ -278,12 +274,6 @@ def _importable(symmetry: symmetries_lib.Symmetry) -> str:
       " executor='local'"
     )
   return path
-
-
-def _num_threads() -> int:
-  """Returns the number of threads that XLA uses on the CPU."""
-  chosen = os.environ.get('PJRT_NPROC') or os.environ.get('NPROC')
-  return int(chosen or executors_lib.num_cores())
 
 
 def run(
@@ -392,9 +382,11 @@ def with_origin(
 ) -> list[Record]:
   """Adds where and when children were trained: here, until now."""
   device = jax.devices()[0]
-  kind = _cpu() if device.platform == 'cpu' else device.device_kind
+  on_cpu = device.platform == 'cpu'
+  kind = _cpu() if on_cpu else device.device_kind
+  threads = executors_lib.num_threads() if on_cpu else 0
   origin = store_lib.Origin(
-    kind, jax.__version__, _process(), started, time.time(), workers
+    kind, jax.__version__, _process(), started, time.time(), workers, threads
   )
   return [record.replace(origin=origin) for record in records]
 

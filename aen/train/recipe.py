@@ -19,7 +19,7 @@ from aen import io as io_lib
 
 # Part of every key of the store: raise it when the same recipe trains
 # differently.
-RECIPE_VERSION = 1
+RECIPE_VERSION = 2
 # Fields younger than the version: keys hold them only where they differ from
 # their default, so that older stores stay valid.
 _YOUNGER = ('schedule', 'scaling', 'dropout', 'partial_batch')

@@ -69,6 +69,9 @@ class Origin:
     started: When its job started, in seconds since 1970.
     finished: When its job had finished.
     workers: The number of workers, 0 if it is unknown.
+    threads: Threads of XLA on the CPU, 0 if unknown. The last digits of
+      convolutions depend on it. It is 1 in launchers and workers; elsewhere,
+      such as in a notebook, it is what JAX was started with.
   """
 
   device: str
@@ -77,6 +80,7 @@ class Origin:
   started: float
   finished: float
   workers: int = 0
+  threads: int = 0
 
 
 class Record(struct.PyTreeNode):

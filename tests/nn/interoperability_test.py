@@ -97,14 +97,13 @@ def test_gradients_against_finite_differences():
     x = jax.random.normal(jax.random.key(0), (2, 8, 8), jnp.float64)
     params = layer.init(jax.random.key(1), x)
     params = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), params)
-    check_grads(lambda p: layer.apply(p, x), (params,), order=2, modes=('rev',))
-    shared = aen.sharing_variables(layer)  # for forward mode
-    check_grads(
-      lambda p: layer.apply({**p, **shared}, x),
-      (params,),
-      order=2,
-      modes=('fwd', 'rev'),
-    )
+    for shared in ({}, aen.sharing_variables(layer)):
+      check_grads(
+        lambda p, shared=shared: layer.apply({**p, **shared}, x),
+        (params,),
+        order=2,
+        modes=('fwd', 'rev'),
+      )
 
 
 def test_vmap_over_parameters_and_seeds():

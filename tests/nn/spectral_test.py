@@ -13,7 +13,6 @@ import pytest
 
 import aen
 from aen.groups.symmetries import PAPER_SYMMETRIES
-from aen.nn import linear
 from tests.precision import enable_x64
 
 SETS = [
@@ -128,13 +127,14 @@ def test_auto_takes_the_faster_form():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('features', [None, 3])
-def test_forward_and_reverse_mode(features):
+@pytest.mark.parametrize('which', [0, 1], ids=['gather', 'spectral'])
+def test_forward_and_reverse_mode(features, which):
   with enable_x64(True):
-    _, layer = layers(
+    layer = layers(
       ('rotation', 'left_vertical_scramble'),
       features=features,
       param_dtype=jnp.float64,
-    )
+    )[which]
     x = inputs(layer, np.float64)
     variables = layer.init(jax.random.key(0), x)
     check_grads(
@@ -265,17 +265,3 @@ def test_unknown_methods():
   ):
     with pytest.raises(ValueError, match="method must be one of .* got 'fft'"):
       module(method='fft')
-
-
-@pytest.mark.parametrize('axis', [0, 1, 2])
-def test_linear_gather(axis):
-  rng = np.random.default_rng(0)
-  values = rng.standard_normal((5, 5, 5), np.float32)
-  index = np.array([0, 3, 3, 1, 2, 3, 0])  # 4 is not used
-  take = functools.partial(linear.linear_gather, index=index, axis=axis)
-  y, pull = jax.vjp(take, values)
-  np.testing.assert_array_equal(y, np.take(values, index, axis))
-  expected = np.zeros_like(values)
-  np.add.at(np.moveaxis(expected, axis, 0), index, np.moveaxis(y, axis, 0))
-  np.testing.assert_allclose(pull(y)[0], expected, rtol=1e-6)
-  check_grads(take, (values,), order=2, modes=('fwd', 'rev'))

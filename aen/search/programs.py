@@ -1,0 +1,110 @@
+"""Which compiled program trains which network.
+
+Layers whose abelian groups have the same structure are one program: which
+symmetries they have is data (see `aen.groups.spectral`). One more structure
+makes some networks faster, but takes as long to compile as a few children take
+to train. So a few structures are chosen that serve all networks of a space.
+
+Legend: K symmetries, R networks, L layers (N inputs, M outputs).
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from aen.groups import spectral
+from aen.groups import symmetries as symmetries_lib
+from aen.groups.orbits import permutation
+
+# What a program must save to be worth compiling, in nanoseconds of a training
+# step, summed over networks: about 1.5 seconds in the 250 steps of a child.
+_COMPILATION = 6e6
+
+
+class Choice(NamedTuple):
+  """The abelian group that a network's layers are computed with."""
+
+  subset: int  # generators of the group, as a state; 0 for gathered kernels
+  program: int  # generators of the first group of the same structure
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Programs:
+  """The programs of a space.
+
+  Attributes:
+    choices: One per network.
+    forms: The spectral form of each layer, for every subset that is chosen.
+  """
+
+  choices: list[Choice]
+  forms: dict[int, list[spectral.Spectral]]
+
+
+def choose(
+  symmetries: Sequence[symmetries_lib.Symmetry],
+  grids: Sequence[Sequence[int]],
+  networks: Sequence[int],
+) -> Programs:
+  """Chooses the programs of all networks.
+
+  Greedily: the next structure is the one that saves most, as long as this is
+  more than a compilation.
+
+  Args:
+    symmetries: The table.
+    grids: Of the inputs and of every layer's outputs.
+    networks: All symmetries of each network, as a state.
+  """
+  starts = np.cumsum([0, *map(math.prod, grids)]).tolist()
+  layers = list(zip(starts, starts[1:], starts[2:], strict=False))
+  generators = [
+    np.concatenate(
+      [i + permutation(s, g) for i, g in zip(starts, grids, strict=False)]
+    ).astype(np.int32)
+    for s in symmetries
+  ]
+  groups = spectral.abelian_subsets(generators, starts[-1])
+  costs = {}
+  by_structure: dict[tuple[spectral.Structure, ...], list[int]] = {}
+  for subset, group in groups.items():
+    parts = [(group.on(a, c), b - a) for a, b, c in layers]
+    costs[subset] = sum(spectral.step_cost(*part) for part in parts)
+    structures = tuple(
+      spectral.spectral_form(*part).structure for part in parts
+    )
+    by_structure.setdefault(structures, []).append(subset)
+
+  def fastest(subsets: Sequence[int]) -> list[tuple[float, Choice]]:
+    """Returns the fastest of some groups of one structure for each network."""
+    found = []
+    for symmetries_of in networks:
+      own = [s for s in subsets if not s & ~symmetries_of]
+      best = min(own, key=costs.__getitem__, default=None)
+      cost = math.inf if best is None else costs[best]
+      found.append((cost, Choice(best or 0, subsets[0])))
+    return found
+
+  def total(option: list[tuple[float, Choice]]) -> float:
+    return sum(cost for cost, _ in option)
+
+  options = [fastest(subsets) for subsets in by_structure.values()]
+  chosen, saved = fastest([0]), math.inf
+  while saved > _COMPILATION:
+    best = chosen
+    merged = (list(map(min, best, option)) for option in options)
+    chosen = min(merged, key=total)
+    saved = total(best) - total(chosen)
+  choices = [choice for _, choice in best]
+  forms = {
+    subset: [
+      spectral.spectral_form(groups[subset].on(a, c), b - a)
+      for a, b, c in layers
+    ]
+    for choice in choices
+    for subset in choice
+  }
+  return Programs(choices, forms)

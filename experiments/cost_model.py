@@ -1,0 +1,117 @@
+r"""Fits the cost model of spectral layers to measured training steps.
+
+Every structure that abelian groups of the paper's symmetries have is timed: a
+training step (forward, backward, Adam) of the 784-400-400-10 network, computed
+with a group of this structure. The time is modelled as a sum over what
+`aen.groups.spectral.step_operations` counts, plus a constant for the rest of
+the network, by least squares of relative errors with coefficients of at least
+0. Prints the coefficients for `aen.groups.spectral.NANOSECONDS`, and how far
+the model is from the measurements.
+
+  taskset -c 0 python -m experiments.cost_model   # three minutes
+"""
+
+import functools
+import math
+import time
+from typing import Any
+
+from absl import flags
+import jax
+import numpy as np
+import optax
+from scipy import optimize
+
+import aen
+from aen.groups import spectral
+from aen.groups.lattice import chosen
+from aen.groups.orbits import permutation
+from aen.groups.symmetries import PAPER_SYMMETRIES
+from experiments import launch
+from experiments import timing
+
+_BATCHES = flags.DEFINE_multi_integer(
+  'batch', [64, 512], 'Batch sizes.', lower_bound=1
+)
+_REPEATS = flags.DEFINE_integer(
+  'repeats', 20, 'Steps of each structure; the fastest counts.', lower_bound=3
+)
+
+
+def main(_: list[str]) -> None:
+  """Measures all structures, fits and prints."""
+  steps: dict[Any, Any] = {}  # by structure, one group of each
+  for subset, layers in enumerate(abelian_layers()):
+    if layers is not None:
+      forms = [spectral.spectral_form(*layer) for layer in layers]
+      names = chosen(subset, PAPER_SYMMETRIES)
+      steps.setdefault(tuple(f.structure for f in forms), (names, layers))
+  kinds = list(spectral.NANOSECONDS)
+  counts, measured = [], []
+  for batch in _BATCHES.value:
+    for names, layers in steps.values():
+      operations = [spectral.step_operations(*each, batch) for each in layers]
+      counts.append([sum(o.get(k, 0) for o in operations) for k in kinds])
+      measured.append(1e9 * seconds(names, layers, batch))
+      label = ' + '.join(names) or 'gathered kernel'
+      print(f'batch {batch}: {measured[-1] / 1e6:.3f} ms, {label}', flush=True)
+  times = np.array(measured)
+  matrix = np.array([[*row, 1.0] for row in counts]) / times[:, None]
+  found, _ = optimize.nnls(matrix, np.ones(len(times)))
+  for kind, value in zip([*kinds, 'constant'], found, strict=True):
+    print(f'{kind}: {value:.3g} ns')
+  errors = np.abs(matrix @ found - 1)
+  print(f'error: median {np.median(errors):.1%}, largest {errors.max():.1%}')
+
+
+# A group that permutes inputs and outputs, and the number of inputs.
+Layer = tuple[spectral.Abelian, int]
+
+
+def abelian_layers() -> list[list[Layer] | None]:
+  """Returns both hidden layers for every set of commuting symmetries."""
+  found: list[list[Layer] | None] = [[] for _ in range(2**12)]
+  for grids in (((28, 28), (20, 20)), ((20, 20), (20, 20))):
+    sizes = [math.prod(grid) for grid in grids]
+    generators = [
+      np.concatenate(
+        [permutation(name, grids[0]), sizes[0] + permutation(name, grids[1])]
+      ).astype(np.int32)
+      for name in PAPER_SYMMETRIES
+    ]
+    groups = spectral.abelian_subsets(generators, sum(sizes))
+    for subset, layers in enumerate(found):
+      if layers is None or subset not in groups:
+        found[subset] = None
+      else:
+        layers.append((groups[subset], sizes[0]))
+  return found
+
+
+def seconds(names: tuple[str, ...], layers: list[Layer], batch: int) -> float:
+  """Returns the processor time of a training step, the fastest."""
+  x = jax.random.normal(jax.random.key(0), (batch, 28, 28))
+  labels = jax.random.randint(jax.random.key(1), (batch,), 0, 10)
+  model, optimizer = aen.EquivariantMLP(names), optax.adam(1e-3)
+  collections = aen.sharing_variables(model)
+  for i, (group, num_in) in enumerate(layers if names else ()):
+    layer = collections['sharing'][f'hidden_{i}']
+    form = spectral.spectral_form(group, num_in)
+    layer['spectral'] = form.of(np.asarray(layer['kernel']))
+
+  def logits(params: Any, x: jax.Array, collections: Any) -> jax.Array:
+    return model.apply({'params': params, **collections}, x)
+
+  params = jax.jit(model.init)(jax.random.key(2), x)['params']
+  state = params, optimizer.init(params)
+  step = jax.jit(timing.training_step(logits, labels, optimizer))
+  times = timing.interleaved(
+    {'step': functools.partial(step, state, x, collections)},
+    _REPEATS.value,
+    clock=time.process_time,
+  )
+  return min(times['step'])
+
+
+if __name__ == '__main__':
+  launch.run(main)
