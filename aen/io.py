@@ -295,6 +295,15 @@ def array(value: Any, name: str) -> np.ndarray:
   return found
 
 
+def cache_dir() -> str:
+  """Returns the folder of caches; empty if they are disabled.
+
+  The environment variable AEN_CACHE_DIR, by default ~/.cache/aen.
+  """
+  home = os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')
+  return os.environ.get('AEN_CACHE_DIR', os.path.join(home, 'aen'))
+
+
 def as_path(value: Any, name: str) -> pathlib.Path:
   """Returns a path; raises a ValueError for anything else."""
   text = value if isinstance(value, str | os.PathLike) else None

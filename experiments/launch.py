@@ -30,6 +30,7 @@ def run(main: Callable[[list[str]], None]) -> None:
       logging.getLogger('jax._src.xla_bridge').setLevel(logging.WARNING)
     jax.config.update('jax_numpy_rank_promotion', 'raise')
     use_all_cores()
+    executors.keep_compilations()
     try:
       main(argv)
     except (ValueError, OSError, ImportError) as error:

@@ -15,7 +15,6 @@ import dataclasses
 import functools
 import hashlib
 import math
-import os
 import pathlib
 import threading
 import warnings
@@ -250,8 +249,7 @@ def _from_disk(key: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
   under its name only when complete, so any number of processes may share a
   folder, and one that is damaged or misnamed is computed again.
   """
-  home = os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')
-  folder = os.environ.get('AEN_CACHE_DIR', os.path.join(home, 'aen'))
+  folder = io_lib.cache_dir()
   if not folder:
     return compute()
 
