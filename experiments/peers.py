@@ -41,13 +41,17 @@ _ROUNDS = flags.DEFINE_integer('rounds', 6, 'Rounds; the fastest counts.', 1)
 _ROOT = flags.DEFINE_string(
   'root', '.', 'The clone: where results/ and docs/ are.'
 )
+_TASKS = flags.DEFINE_multi_string(
+  'task', [], 'Measure only these; other rows of the table stay.'
+)
 _PAGE_ONLY = flags.DEFINE_bool(
   'page_only', False, 'Write docs/peers.md from the table, measure nothing.'
 )
 
 _SCRIPTS = pathlib.Path(__file__).with_name('peer_scripts')
 _TEMPLATE = pathlib.Path(__file__).with_name('pages') / 'peers.md'
-_LONG = 2.0  # seconds; what takes longer runs once
+_LONG = 2.0  # seconds; what takes longer runs once, and again after warming up
+_VERY_LONG = 10.0  # seconds; no compilation takes longer
 _AUTHORS = 'autoequivariant_networks/MNIST DQN'
 _ESCNN = (  # its dependency py3nj needs a Fortran compiler, and is optional
   ('torch', 'numpy<2', 'scipy<1.14', 'lie_learn', 'joblib', 'pymanopt'),
@@ -101,6 +105,7 @@ FRESH = {
   'cnn step': 'import to first step, group CNN',
 }
 WARM = 'aen, compiled before'
+FRESH_TASK = 'fresh processes'
 COLUMNS = ('what', 'peer', 'version', 'unit', 'value', 'ratio', 'low', 'high')
 
 
@@ -109,7 +114,7 @@ def main(_: list[str]) -> None:
   root = pathlib.Path(_ROOT.value)
   table = root / 'results/peers.csv'
   if not _PAGE_ONLY.value:
-    rows_lib.write(table, measure())
+    measure(table)
   with io_lib.written_text(root / 'docs/peers.md') as file:
     file.write(page(rows_lib.read(table, COLUMNS)))
   print(f'wrote {table} and {root / "docs/peers.md"}')
@@ -170,8 +175,8 @@ def _python(name: str, installs: tuple[tuple[str, ...], ...]) -> str:
   return str(python.absolute())
 
 
-def measure() -> list[dict[str, Any]]:
-  """Returns a row for each library and each thing that it can do."""
+def measure(table: pathlib.Path) -> None:
+  """Writes a row for each library and each thing that it can do."""
   os.sched_setaffinity(0, {_CORE.value})  # the workers inherit it
   workers, missing = {}, []
   for peer in PEERS:
@@ -180,7 +185,7 @@ def measure() -> list[dict[str, Any]]:
     except (ValueError, subprocess.CalledProcessError) as error:
       missing.append({'what': '', 'peer': peer, 'value': str(error)[:40]})
   versions = {peer: worker.about['version'] for peer, worker in workers.items()}
-  rows: list[dict[str, Any]] = []
+  rows = [{**dict.fromkeys(COLUMNS, ''), **row} for row in missing]
 
   def add(what: str, unit: str, found: Mapping[str, list[float]]) -> None:
     for peer, values in found.items():
@@ -201,19 +206,27 @@ def measure() -> list[dict[str, Any]]:
         what, peer, f'{min(values):.4g} {unit}, {of_fastest:.3g} ×', flush=True
       )
 
+    # An end before its time loses little.
+    rows_lib.add(table, rows, ('what', 'peer'))
+
+  chosen = _TASKS.value or [*TASKS, FRESH_TASK]
   for task, what in TASKS.items():
+    if task not in chosen:
+      continue
     seconds: dict[str, list[float]] = {}
     able = [p for p, worker in workers.items() if task in worker.about['tasks']]
     for number in range(_ROUNDS.value + 1):
       for peer in able:
         found = seconds.setdefault(peer, [])
-        if not found or found[0] < _LONG:
+        if not found or found[0] < (_LONG if number > 1 else _VERY_LONG):
           taken = workers[peer].run(task)['seconds']
           # In the first round, which does not count, programs are compiled.
           found[:] = [*found, taken] if number > 1 else [taken]
     add(what, 's', seconds)
   for worker in workers.values():
     worker.close()
+  if FRESH_TASK not in chosen:
+    return
 
   with tempfile.TemporaryDirectory() as cache:
     fresh = [(peer, peer, {}) for peer in workers]
@@ -240,7 +253,6 @@ def measure() -> list[dict[str, Any]]:
   for task, what in FRESH.items():
     add(what, 's', starts[task])
   add('peak memory of a process that trains a child', 'MiB', peaks)
-  return rows + [{**dict.fromkeys(COLUMNS, ''), **row} for row in missing]
 
 
 def page(rows: list[rows_lib.Row]) -> str:
@@ -250,7 +262,7 @@ def page(rows: list[rows_lib.Row]) -> str:
     value = float(text)
     if unit == 's':
       return f'{1e3 * value:.3g} ms' if value < 1 else f'{value:.3g} s'
-    return f'{value:.0f} {unit}' if unit else f'{value:.3g}'
+    return f'{value:.0f} {unit}' if unit else f'{float(f"{value:.3g}"):g}'
 
   lines = []
   for row in rows:

@@ -4,6 +4,7 @@ import functools
 import importlib.metadata
 
 from emlp.groups import Group
+from emlp.reps import Rep
 from emlp.reps import V
 import jax
 import jax.numpy as jnp
@@ -58,8 +59,9 @@ def trainer():
 
 
 def construct():
-  """Solves for the equivariant kernels; another group, since bases are kept."""
+  """Solves for the equivariant kernels, without the cache of solutions."""
   rep = V(Rotation(worker.SMALL))
+  Rep.solcache.clear()
   (rep >> rep).equivariant_basis()
 
 
