@@ -27,7 +27,11 @@ PathLike = str | os.PathLike[str]
 
 
 def cache_dir() -> pathlib.Path | None:
-  """Returns the folder of caches, AEN_CACHE_DIR; None if that is empty."""
+  """Returns the folder of caches; None if they are disabled.
+
+  The environment variable AEN_CACHE_DIR, by default ~/.cache/aen; empty to
+  disable caches.
+  """
   home = os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')
   folder = os.environ.get('AEN_CACHE_DIR', os.path.join(home, 'aen'))
   return pathlib.Path(folder) if folder else None

@@ -133,7 +133,8 @@ class _Escnn(contextlib.AbstractContextManager['_Escnn']):
     cnn = aen.GroupCNN(group_cnn.GROUPS[group], width=width, in_shape=shape)
     channels, dense = cnn.widths()
     spec = dict(group=group, shape=shape, channels=channels, dense=dense)
-    script = pathlib.Path(__file__).with_name('escnn_step.py')
+    scripts = pathlib.Path(__file__).with_name('peer_scripts')
+    script = scripts / 'with_escnn.py'
     pipe = subprocess.PIPE
     self._process = subprocess.Popen(
       [python, str(script), json.dumps({**spec, 'batch': _BATCH.value})],
@@ -141,18 +142,20 @@ class _Escnn(contextlib.AbstractContextManager['_Escnn']):
       stdout=pipe,
       text=True,
     )
+    self._process.stdout.readline()  # says versions
     self._used = 0.0  # its processor time, in seconds
 
   def step(self) -> None:
     """Makes one training step."""
-    self._process.stdin.write('\n')
-    self._process.stdin.flush()
+    with contextlib.suppress(BrokenPipeError):
+      self._process.stdin.write('cnn step\n')
+      self._process.stdin.flush()
     if not (answer := self._process.stdout.readline()):
       raise ValueError(
         '--escnn needs the Python of an environment with escnn and PyTorch,'
         f' got {_ESCNN.value!r}, which stopped with the error above'
       )
-    self._used = float(answer)
+    self._used = json.loads(answer)['total']
 
   def cpu_time(self) -> float:
     """Returns the processor time of this process and that one, in seconds."""

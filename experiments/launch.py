@@ -10,7 +10,6 @@ from absl import flags
 from absl import logging as absl_logging
 import jax
 
-from aen import io as io_lib
 from aen.train import executors
 from experiments import interrupt
 
@@ -31,7 +30,7 @@ def run(main: Callable[[list[str]], None]) -> None:
       logging.getLogger('jax._src.xla_bridge').setLevel(logging.WARNING)
     jax.config.update('jax_numpy_rank_promotion', 'raise')
     use_all_cores()
-    keep_programs()
+    executors.keep_compilations()
     try:
       main(argv)
     except (ValueError, OSError, ImportError) as error:
@@ -54,13 +53,6 @@ def use_all_cores() -> None:
   if jax.config.jax_num_cpu_devices < 1:
     cores = executors.num_cores()
     jax.config.update('jax_num_cpu_devices', min(cores, _MOST_DEVICES))
-
-
-def keep_programs() -> None:
-  """Keeps compiled programs on disk, unless the user has said where."""
-  folder = io_lib.cache_dir()
-  if folder is not None and jax.config.jax_compilation_cache_dir is None:
-    jax.config.update('jax_compilation_cache_dir', str(folder / 'xla'))
 
 
 def parse(argv: list[str], about: str) -> list[str]:

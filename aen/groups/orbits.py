@@ -80,12 +80,15 @@ def orbits(permutations: Iterable[np.ndarray], num_points: int) -> np.ndarray:
       f'permutations must be a list of arrays, got {permutations!r}'
     )
   as_shape(num_points)  # raises if there are too many
-  labels = np.arange(num_points, dtype=np.int32)
+  labels = None
   for k, permutation_k in enumerate(permutations):
     permutation_k = io_lib.array(permutation_k, f'permutation {k}')
     _check_permutation(f'permutation {k}', permutation_k, num_points)
-    labels = add_generator(labels, permutation_k)
-  return labels
+    if labels is None:
+      labels = _cycles(permutation_k)
+    else:
+      labels = add_generator(labels, permutation_k)
+  return np.arange(num_points, dtype=np.int32) if labels is None else labels
 
 
 def add_generator(labels: np.ndarray, generator: np.ndarray) -> np.ndarray:
@@ -112,7 +115,8 @@ def add_pair(
     int32 [N, M].
   """
   if labels[-1, -1] == labels.size - 1:  # every pair is alone: cycles
-    return _cycles(perm_in, perm_out)
+    rows = perm_in.astype(np.int32) * np.int32(perm_out.size)
+    return _cycles(np.add.outer(rows, perm_out).ravel()).reshape(labels.shape)
   return _merge(labels, perm_in, perm_out)
 
 
@@ -207,20 +211,41 @@ def _blocks(shape: tuple[int, ...]) -> Iterator[slice]:
     yield slice(start, start + height)
 
 
-def _cycles(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
-  """Labels the cycles of one permutation of pairs, by repeated squaring."""
-  perm_in, perm_out = perm_in.astype(np.int32), perm_out.astype(np.int32)
-  shape = perm_in.size, perm_out.size
-  lowest = np.arange(shape[0] * shape[1], dtype=np.int32).reshape(shape)
-  while True:
-    lower = np.empty_like(lowest)
-    for rows in _blocks(shape):
-      permuted = _permuted(lowest, perm_in[rows], perm_out)
-      np.minimum(lowest[rows], permuted, out=lower[rows])
-    if np.array_equal(lower, lowest):
-      return _rank(lowest.ravel()).reshape(shape)
-    lowest = lower
-    perm_in, perm_out = _gather(perm_in, perm_in), _gather(perm_out, perm_out)
+def _cycles(permutation: np.ndarray) -> np.ndarray:
+  """Labels the cycles of one permutation, int32 [N].
+
+  Every point hooks onto its image if that is lower. This cuts each cycle into
+  descending runs that end at their lowest points. The permutation maps runs to
+  runs, whose cycles are labelled in the same way. At most half of the points
+  that are not fixed are ends of runs, since a permutation that ascends more
+  often than it descends is replaced by its inverse, which has the same cycles.
+  """
+  points = np.arange(permutation.size, dtype=np.int32)
+  descents = np.count_nonzero(permutation < points)
+  if descents < np.count_nonzero(permutation > points):
+    inverse = np.empty_like(points)
+    inverse[permutation.astype(np.intp)] = points
+    permutation = inverse
+  is_end = permutation >= points
+  labels = np.cumsum(is_end, dtype=np.int32)
+  # -1, -2, … at the ends, elsewhere the hook: what is negative is finished.
+  np.negative(labels, out=labels)
+  np.copyto(labels, permutation, 'unsafe', where=~is_end)
+  for block in _blocks((labels.size, 1)):  # hooks lead to earlier blocks
+    hooks = np.minimum(permutation[block], points[block])
+    while True:
+      labels[block] = reached = _gather(labels, hooks)
+      if not (unfinished := reached >= 0).any():
+        break
+      np.copyto(hooks, reached, where=unfinished)
+  np.invert(labels, out=labels)  # 0, 1, …
+  following = _gather(labels, permutation[is_end])  # the run after each run
+  del points, is_end  # before the runs need memory
+  if (following[1:] < following[:-1]).any():  # not the identity
+    cycles = _cycles(following)
+    for block in _blocks((labels.size, 1)):
+      labels[block] = _gather(cycles, labels[block])
+  return labels
 
 
 def _merge(

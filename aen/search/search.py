@@ -120,6 +120,7 @@ def discover(
     The result: `.best.symmetries`, `.best.predict`, `.ranking`, `.verdict`, …
   """
   started = time.monotonic()
+  executors_lib.keep_compilations()
   say = _say if progress else (lambda line: None)
   _check_options(recipe, options)
   if network not in NETWORKS:

@@ -39,7 +39,9 @@ def test_methods_are_variants(benchmark):
 
 def test_escnn_runs_in_a_process_of_its_own(benchmark, tmp_path):
   python = tmp_path / 'python'
-  python.write_text('#!/bin/sh\nwhile read line; do echo 1.5; done\n')
+  python.write_text(
+    "#!/bin/sh\necho '{}'\nwhile read line; do echo '{\"total\": 1.5}'; done\n"
+  )
   python.chmod(0o755)
   network = 'D4', 1.0, (28, 28, 1)
   with benchmark._Escnn(str(python), *network) as escnn:

@@ -172,6 +172,22 @@ def test_large_partitions_against_scipy(seed, count, num_swaps):
   )
 
 
+@pytest.mark.parametrize('kind', ['random', 'ascending', 'descending', 'few'])
+@pytest.mark.parametrize('dtype', [np.int32, np.int64, np.uint16])
+def test_cycles_through_several_blocks_against_scipy(kind, dtype, monkeypatch):
+  monkeypatch.setattr(orbits_lib, '_BLOCK', 64)
+  size, rng = 1000, np.random.default_rng(0)
+  permutation = {
+    'random': rng.permutation(size),
+    'ascending': np.roll(np.arange(size), -3),
+    'descending': np.roll(np.arange(size), 7),
+    'few': next(random_permutations(rng, size, 20, 1)),
+  }[kind].astype(dtype)
+  labels = aen.orbits([permutation], size)
+  assert labels.dtype == np.int32
+  np.testing.assert_array_equal(labels, components([permutation], size))
+
+
 def test_a_long_path_needs_few_rounds_and_comes_out_right():
   num_points = 10_001  # swaps 0-1, 2-3, … and 1-2, 3-4, …: one orbit
   even = np.arange(num_points).reshape(-1)

@@ -364,3 +364,25 @@ def test_landscapes_and_searches_take_the_same_executors(tmp_path):
       aen.SearchConfig(),
       executor='cluster',
     )
+
+
+@pytest.mark.parametrize(
+  ('folder', 'said', 'kept'),
+  [('here', None, 'here/xla'), ('here', 'there', 'there'), ('', None, None)],
+)
+def test_compiled_programs_are_kept_unless_users_say_where(
+  folder, said, kept, monkeypatch
+):
+  names = (
+    'jax_compilation_cache_dir',
+    'jax_persistent_cache_min_compile_time_secs',
+  )
+  before = {name: getattr(jax.config, name) for name in names}
+  monkeypatch.setenv('AEN_CACHE_DIR', folder)
+  try:
+    jax.config.update(names[0], said)
+    executors.keep_compilations()
+    assert getattr(jax.config, names[0]) == kept
+  finally:
+    for name, value in before.items():
+      jax.config.update(name, value)

@@ -1,19 +1,20 @@
 """Training steps of the paper's G-CNN in escnn, on demand.
 
 Run by `experiments.conv_benchmark --escnn=PYTHON` with the Python of an
-environment that has escnn and PyTorch; `aen` needs neither. The argument is
-JSON: group, shape (height, width, channels), batch, channels, dense. Each line
-on standard input is answered, after one step in one thread, by the processor
-time that this process has used, in seconds.
+environment that has escnn and PyTorch, and by `experiments.peers`; `aen` needs
+neither. The argument is JSON: group, shape (height, width, channels), batch,
+channels, dense.
 """
 
+import functools
+import importlib.metadata
 import json
 import sys
-import time
 
 from escnn import gspaces
 from escnn import nn
 import torch
+import worker
 
 SPACES = {
   'none': gspaces.trivialOnR2,
@@ -57,19 +58,27 @@ class Network(torch.nn.Module):
 
 
 def main(spec):
-  """Makes a step for each line on standard input."""
+  """Serves training steps, in one thread."""
   torch.set_num_threads(1)
   batch, shape = spec.pop('batch'), spec['shape']
-  network = Network(**spec)
-  optimizer = torch.optim.SGD(network.parameters(), 1e-3, momentum=0.9)
   images = torch.rand(batch, shape[2], *shape[:2])
   labels = torch.arange(batch) % 10
-  for _ in sys.stdin:
+
+  @functools.cache
+  def network():
+    made = Network(**spec)
+    return made, torch.optim.SGD(made.parameters(), 1e-3, momentum=0.9)
+
+  def step():
+    model, optimizer = network()
     optimizer.zero_grad()
-    loss = torch.nn.functional.cross_entropy(network(images), labels)
-    loss.backward()
+    torch.nn.functional.cross_entropy(model(images), labels).backward()
     optimizer.step()
-    print(time.process_time(), flush=True)
+
+  version = importlib.metadata.version('escnn')
+  worker.serve(
+    f'escnn {version}, PyTorch {torch.__version__}', {'cnn step': step}
+  )
 
 
 if __name__ == '__main__':

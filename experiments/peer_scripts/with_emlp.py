@@ -1,0 +1,72 @@
+"""An MLP on 7×7 pixels, equivariant to rotation, in emlp."""
+
+import functools
+import importlib.metadata
+
+from emlp.groups import Group
+from emlp.reps import Rep
+from emlp.reps import V
+import jax
+import jax.numpy as jnp
+import numpy as np
+import worker
+
+
+class Rotation(Group):
+  """Rotation by 90°, a permutation matrix."""
+
+  def __init__(self, side):
+    """Acts on side × side pixels."""
+    grid = np.arange(side**2).reshape(side, side)
+    self.discrete_generators = np.eye(side**2)[np.rot90(grid).ravel()][None]
+    super().__init__()
+
+
+@functools.cache
+def trainer():
+  """Returns a training step of layers as emlp's own, W = P w and b = P' b."""
+  rep = V(Rotation(worker.SMALL))
+  kernel = (rep >> rep).equivariant_projector()
+  bias = rep.equivariant_projector()
+  size = worker.SMALL**2
+  images = jnp.ones((worker.BATCH, size))
+  labels = jax.nn.one_hot(jnp.arange(worker.BATCH) % 10, 10)
+
+  def loss(params):
+    x = images
+    for w, b in params[:2]:
+      x = jax.nn.relu(x @ (kernel @ w.ravel()).reshape(w.shape).T + bias @ b)
+    w, b = params[2]
+    return -(labels * jax.nn.log_softmax(x @ w + b)).sum(1).mean()
+
+  @jax.jit
+  def update(params, momentum):
+    gradient = jax.grad(loss)(params)
+    add = functools.partial(jax.tree.map, lambda a, m, g: a * m + g)
+    momentum = add(jax.tree.map(lambda _: 0.9, params), momentum, gradient)
+    return add(
+      jax.tree.map(lambda _: -1e-3, params), momentum, params
+    ), momentum
+
+  square = jnp.full((size, size), 0.01), jnp.zeros(size)
+  params = [square, square, (jnp.full((size, 10), 0.01), jnp.zeros(10))]
+  state = [(params, jax.tree.map(jnp.zeros_like, params))]
+
+  def step():
+    state[0] = jax.block_until_ready(update(*state[0]))
+
+  return step
+
+
+def construct():
+  """Solves for the equivariant kernels, without the cache of solutions."""
+  rep = V(Rotation(worker.SMALL))
+  Rep.solcache.clear()
+  (rep >> rep).equivariant_basis()
+
+
+if __name__ == '__main__':
+  worker.serve(
+    f'emlp {importlib.metadata.version("emlp")}, jax {jax.__version__}',
+    {'construct small': construct, 'small mlp step': lambda: trainer()()},
+  )
