@@ -193,6 +193,7 @@ def measure(table: pathlib.Path) -> None:
       ratios = [a / b for a, b in zip(values, ours * len(values), strict=False)]
       row = (what, peer, versions[peer.replace(WARM, 'aen')], unit, min(values))
       of_fastest = min(values) / min(ours)
+      ratios.append(of_fastest)
       rows.append(
         dict(
           zip(
