@@ -1,6 +1,7 @@
 """Ways to find symmetries: the truth, augmentation, the file, the table."""
 
 import pathlib
+import re
 
 from absl.testing import flagsaver
 import jax
@@ -205,7 +206,7 @@ def test_the_table_says_shares_and_means_with_intervals(discovery):
     '1 of 33 (1 … 15 %)',
     f'75.0 ({75 - margin:.1f} … {75 + margin:.1f})',
     f'+5.0 ({5 - margin:+.1f} … {5 + margin:+.1f})',
-    f'0.20 ({0.2 - minutes:.2f} … {0.2 + minutes:.2f})',
+    f'0.200 ({0.2 - minutes:.3f} … {0.2 + minutes:.3f})',
   ]
   assert by_key['all', 'screen'] == by_key[name, 'screen']
   assert by_key[name, 'none'][:2] == ['', '']
@@ -227,7 +228,7 @@ def test_answers_in_the_file_are_not_repeated(discovery, tmp_path, monkeypatch):
     discovery.main([])
     assert len(asked) == 2 * len(methods)
     lines = out.read_text().splitlines()
-    assert len(lines) == 1 + 2 * (len(methods) + 2)
+    assert len(lines) == 1 + 2 * (len(methods) + 3)
     out.write_text('\n'.join(lines[:-1]) + '\n')
     discovery.main([])
   assert asked[2 * len(methods) :] == [list(methods)[-1]]
@@ -240,6 +241,16 @@ def test_the_page_holds_the_table_of_the_file(discovery):
   rows = discovery.rows_lib.read(ROOT / 'results/discovery.csv')
   page = (ROOT / 'docs/discovery.md').read_text('utf-8')
   assert discovery.with_table(page, rows) == page
-  for stored in rows:
-    side = 14 if stored['dataset'] in discovery.MADE else 16
-    assert stored['true'].split() == [*discovery.truth(stored['dataset'], side)]
+  for name, true in {(stored['dataset'], stored['true']) for stored in rows}:
+    side = 14 if name in discovery.MADE else 16
+    assert true.split() == [*discovery.truth(name, side)]
+
+
+def test_what_the_page_says_is_in_its_table():
+  page = (ROOT / 'docs/discovery.md').read_text('utf-8')
+  table = page.split('<!-- table -->')[1].split('<!-- end of table -->')[0]
+  said = page.split('## What it shows')[1].split('## Limits')[0]
+  numbers = re.findall(r'\d+\s+of\s+\d+|[+]\d+\.\d|0\.\d{3}', said)
+  assert len(numbers) > 10
+  for number in numbers:
+    assert f' {" ".join(number.split())} (' in table, number
