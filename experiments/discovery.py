@@ -1,0 +1,311 @@
+r"""Five ways to find which of the twelve symmetries data have, side by side.
+
+screen: `aen.screen` with labels.
+unconditional: `aen.screen` without labels.
+discover: `aen.discover` with a budget of eight networks, of which the best two
+  are retrained with two seeds.
+augerino: learned augmentation (Benton et al. 2020), adapted to permutations.
+augmentation: augmentation by each candidate against none, on validation images.
+
+The last two are in `experiments/augmentation.py`. For reference: none, where
+nothing is found; truth and truth_augmented, where everything is.
+
+The data are those of `experiments.truth` with one planted symmetry (two of the
+twelve with each seed, in turns), RotMNIST made and G-MNIST IAug1…3, these four
+with 1800 images averaged to 14×14 pixels. Seeds draw other images.
+
+  python -m experiments.discovery --raw_dir=path/to/files
+
+Writes results/discovery.csv, one line per data set, seed and method; lines in
+it are not repeated, so the same command resumes an interrupted run. Then writes
+its table into docs/discovery.md. Ten minutes on one core.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import functools
+import pathlib
+import time
+from typing import Any
+
+from absl import flags as absl_flags
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+
+import aen
+from aen import io as io_lib
+from aen.groups.symmetries import PAPER_SYMMETRIES
+from aen.search import mlp_space
+from aen.search import search as search_lib
+from experiments import augmentation
+from experiments import flags
+from experiments import launch
+from experiments import results
+from experiments import rows as rows_lib
+
+_NUM_SEEDS = absl_flags.DEFINE_integer(
+  'num_seeds', 6, 'Draws of each data set.', lower_bound=1
+)
+_PLACES = flags.places()
+_OUT = absl_flags.DEFINE_string(
+  'out', 'results/discovery.csv', 'File of all answers.'
+)
+_PAGE = absl_flags.DEFINE_string(
+  'page', 'docs/discovery.md', 'Page whose table is written; empty for none.'
+)
+
+PLANTED = {
+  f'g_digits/iaug{bit}_group': name
+  for bit, name in enumerate(PAPER_SYMMETRIES, start=1)
+}
+MADE = {
+  'rot_mnist_made': 'rotation',
+  'g_mnist/iaug1': 'rotation',
+  'g_mnist/iaug2': 'horizontal_flip',
+  'g_mnist/iaug3': 'vertical_flip',
+}
+_SIZES = {'num_train': 1500, 'num_validation': 300, 'num_test': 2000}
+_BUDGET = {'max_networks': 8, 'top': 2, 'retrain_seeds': 2}
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+  """Images to find symmetries in; test images are for the final networks."""
+
+  images: np.ndarray  # float32 [N, H, H]
+  labels: np.ndarray  # int [N]
+  test_images: np.ndarray
+  test_labels: np.ndarray
+  seed: int
+
+
+def load(name: str, seed: int, **where: Any) -> Problem:
+  """Returns the draw of a data set that belongs to a seed."""
+  sizes = _SIZES if name in MADE else {}
+  data = aen.load_dataset(name, seed=seed, **where, **sizes).normalised()
+  parts = (data.train, data.validation)
+  images = np.concatenate([part.images for part in parts])
+  labels = np.concatenate([part.labels for part in parts])
+  test = data.test.images
+  if name in MADE:  # means of 2×2 blocks commute with rotations and flips
+    images, test = (search_lib.downscaled(x, 2, 2) for x in (images, test))
+  return Problem(images, labels, test, data.test.labels, seed)
+
+
+def truth(name: str, side: int) -> tuple[str, ...]:
+  """Returns the candidates that the images have: powers of the planted one.
+
+  Images are originals under a uniformly random element of a group: the powers
+  of one symmetry (IAug2 and IAug3 flip with probability 1/2), or the rotations
+  by any angle, of which four permute pixels. Their distribution is invariant
+  under the elements of this group. The originals have none of the twelve.
+  """
+  planted = {**PLANTED, **MADE}[name]
+  powers = {power.tobytes() for power in augmentation.cycle(planted, side)}
+  return tuple(
+    s
+    for s in PAPER_SYMMETRIES
+    if aen.permutation(s, (side, side)).tobytes() in powers
+  )
+
+
+def searched(problem: Problem) -> tuple[str, ...]:
+  """Finds the symmetries of the network that `aen.discover` chooses."""
+  best = aen.discover(
+    problem.images,
+    problem.labels,
+    test_images=problem.test_images,
+    test_labels=problem.test_labels,
+    seed=problem.seed,
+    progress=False,
+    **_BUDGET,
+  ).best
+  return (*best.symmetries, *best.implied)
+
+
+METHODS: Mapping[str, Callable[[Problem], tuple[str, ...]]] = {
+  'screen': lambda p: aen.screen(p.images, p.labels, seed=p.seed).accepted,
+  'unconditional': lambda p: aen.screen(p.images, seed=p.seed).accepted,
+  'discover': searched,
+  'augerino': lambda p: augmentation.learned_augmentation(
+    p.images, p.labels, p.seed
+  ),
+  'augmentation': lambda p: augmentation.compared_augmentation(
+    p.images, p.labels, p.seed
+  ),
+}
+REFERENCES = ('none', 'truth', 'truth_augmented')
+# These lead to an augmented baseline, the others to equivariant MLPs.
+_AUGMENTING = ('truth_augmented', 'augerino', 'augmentation')
+
+
+@functools.cache
+def _space(side: int, num_classes: int) -> mlp_space.MLPSpace:
+  return mlp_space.mlp_space((side, side), num_classes, head='invariant')
+
+
+def final_accuracy(
+  problem: Problem, found: Sequence[str], augmented: bool
+) -> float:
+  """Trains the network that an answer leads to on all images, and tests it.
+
+  It is the MLP with the symmetries found, or if `augmented`, the baseline
+  trained with random powers of all of them. Everything else is the same.
+  """
+  side = problem.images.shape[1]
+  space = _space(side, int(problem.labels.max()) + 1)
+  network = 0 if augmented else space.network(found)
+  model, collections = space.program(network), space.inputs(network).collections
+  names = PAPER_SYMMETRIES if augmented else PAPER_SYMMETRIES[:1]
+  used = np.isin(names, found) & augmented
+  params, _ = augmentation.fit(
+    jax.random.key(problem.seed),
+    model,
+    collections,
+    problem.images,
+    problem.labels,
+    *augmentation.tables(names, side),
+    jnp.where(used, jnp.inf, -jnp.inf),
+    steps=augmentation.FINAL_STEPS,
+  )
+  test = problem.test_images, problem.test_labels
+  variables = {'params': params, **collections}
+  return float(augmentation.accuracy(model, variables, *test))
+
+
+def ask(
+  name: str, problem: Problem, methods: Sequence[str]
+) -> Iterator[dict[str, str]]:
+  """Yields a line of the file for each method."""
+  true = truth(name, problem.images.shape[1])
+  known = {**dict.fromkeys(REFERENCES, lambda _: true), **METHODS}
+  known['none'] = lambda _: ()
+  accuracies: dict[tuple[bool, tuple[str, ...]], float] = {}
+  for method in methods:
+    start = time.process_time()
+    answer = known[method](problem)
+    seconds = time.process_time() - start
+    found = tuple(s for s in PAPER_SYMMETRIES if s in answer)
+    network = method in _AUGMENTING and bool(found), found
+    if network not in accuracies:
+      accuracies[network] = final_accuracy(problem, found, network[0])
+    yield {
+      'dataset': name,
+      'seed': str(problem.seed),
+      'method': method,
+      'true': ' '.join(true),
+      'found': ' '.join(found),
+      'accuracy': f'{accuracies[network]:.4f}',
+      'cpu_seconds': f'{seconds:.2f}',
+    }
+
+
+def table(rows: Sequence[rows_lib.Row]) -> str:
+  """Returns the table of the page, in Markdown."""
+  baseline = {
+    (row['dataset'], row['seed']): float(row['accuracy'])
+    for row in rows
+    if row['method'] == 'none'
+  }
+  kinds = {'all': {**PLANTED, **MADE}, 'planted': PLANTED}
+  lines = []
+  for kind, names in {**kinds, **{name: (name,) for name in MADE}}.items():
+    for method in (*METHODS, *REFERENCES):
+      own = [
+        row
+        for row in rows
+        if row['method'] == method and row['dataset'] in names
+      ]
+      if not own:
+        continue
+      accuracies = np.array([100 * float(row['accuracy']) for row in own])
+      others = [100 * baseline[row['dataset'], row['seed']] for row in own]
+      lines.append(
+        [
+          kind,
+          method,
+          *(rates(own) if method in METHODS else ('', '')),
+          mean(accuracies, '.1f'),
+          '' if method == 'none' else mean(accuracies - others, '+.1f'),
+          mean([float(row['cpu_seconds']) / 60 for row in own], '.3f')
+          if method in METHODS
+          else '',
+        ]
+      )
+  heads = (
+    'data',
+    'method',
+    'true found',
+    'false found',
+    'test accuracy, %',
+    'gain over none, points',
+    'CPU minutes',
+  )
+  return rows_lib.markdown(heads, lines)
+
+
+def rates(rows: Sequence[rows_lib.Row]) -> Iterator[str]:
+  """Says how many true and false symmetries were found (Wilson's intervals)."""
+  answers = [(set(r['found'].split()), set(r['true'].split())) for r in rows]
+  num_true = sum(len(true) for _, true in answers)
+  num_false = len(rows) * len(PAPER_SYMMETRIES) - num_true
+  for count, total in (
+    (sum(len(found & true) for found, true in answers), num_true),
+    (sum(len(found - true) for found, true in answers), num_false),
+  ):
+    limits = stats.binomtest(count, total).proportion_ci(method='wilson')
+    low, high = 100 * limits.low, 100 * limits.high
+    yield f'{count} of {total} ({low:.0f} … {high:.0f} %)'
+
+
+def mean(values: Sequence[float] | np.ndarray, spec: str) -> str:
+  """Says a mean with its 95 % interval by Student's t."""
+  if len(values) < 2:
+    return format(values[0], spec)
+  centre, margin = results.paired([*values])
+  low, high = centre - margin, centre + margin
+  return f'{centre:{spec}} ({low:{spec}} … {high:{spec}})'
+
+
+def with_table(page: str, rows: Sequence[rows_lib.Row]) -> str:
+  """Returns a page with its table replaced."""
+  before, rest = page.split('<!-- table -->\n')
+  after = rest.split('\n<!-- end of table -->')[1]
+  body = table(rows)
+  return f'{before}<!-- table -->\n{body}\n<!-- end of table -->{after}'
+
+
+def main(_: list[str]) -> None:
+  """Asks everything that has not been answered yet, and writes the page."""
+  path = pathlib.Path(_OUT.value)
+  rows = [*rows_lib.read(path)]
+  known = {(row['dataset'], row['seed'], row['method']) for row in rows}
+  with launch.resumable():
+    for seed in range(_NUM_SEEDS.value):  # any prefix is a fair sample
+      for name in (*list(PLANTED)[seed % 6 :: 6], *MADE):
+        methods = [
+          method
+          for method in (*REFERENCES, *METHODS)
+          if (name, str(seed), method) not in known
+        ]
+        if not methods:
+          continue
+        problem = load(name, seed, **dataclasses.asdict(_PLACES()))
+        for row in ask(name, problem, methods):
+          rows.append(row)
+          rows_lib.write(path, rows)
+          print(', '.join(f'{k}: {v}' for k, v in row.items()), flush=True)
+  print(table(rows))
+  if _PAGE.value:
+    page = pathlib.Path(_PAGE.value).read_text('utf-8')
+    with io_lib.written_text(_PAGE.value) as file:
+      file.write(with_table(page, rows))
+
+
+if __name__ == '__main__':
+  launch.run(main)
