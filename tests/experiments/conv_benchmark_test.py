@@ -53,7 +53,7 @@ def test_escnn_runs_in_a_process_of_its_own(benchmark, tmp_path):
 
 def test_a_python_without_escnn_is_said(benchmark, tmp_path):
   python = tmp_path / 'python'
-  python.write_text('#!/bin/sh\nread line; exit 1\n')
+  python.write_text('#!/bin/sh\nexit 1\n')
   python.chmod(0o755)
   with (
     flagsaver.flagsaver(escnn=str(python)),
