@@ -333,6 +333,7 @@ def test_symmetry_is_chosen_where_validation_cannot_tell():
   assert choice({none: scores[1:2], one: tie[1:2]}) == none  # one split
 
 
+@pytest.mark.slow
 def test_the_verdict_says_that_validation_cannot_tell():
   result, *_ = regressed()
   chosen, *others = result.ranking
@@ -347,6 +348,7 @@ def test_the_verdict_says_that_validation_cannot_tell():
   assert changed.answer.startswith(lead + chosen.name)
 
 
+@pytest.mark.slow
 def test_an_unclear_gain_says_what_is_known_and_what_would_settle_it():
   unclear = score_lib.Gain(0.015, -0.003, 0.033, 0.009, 0.0)
   assert unclear.images_needed(100) == pytest.approx(139, abs=1)
