@@ -148,8 +148,8 @@ def compare_search(
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
   print(
     f'{counts.steps} steps, {counts.states} states, {counts.networks} of'
-    f' {num_networks} networks in {num_programs} programs end to end:'
-    f' {ours:.1f} s; {rival.count}'
+    f' {num_networks} networks end to end: {ours:.1f} s; compiled programs:'
+    f' {num_programs}; {rival.count}'
     f' baselines one after another: {rival.seconds:.1f} s; ratio'
     f' {ours / rival.seconds:.2f}; all but training: {ours - training:.1f} s,'
     f' {100 * (1 - training / ours):.1f} % of it; peak memory {peak:.2f} GiB'

@@ -188,6 +188,7 @@ def test_search_benchmark_prints_ratios(tmp_path, capsys):
     launcher.main([])
   out = capsys.readouterr().out
   assert '2 of 2 networks end to end' in out
+  assert 'compiled programs: 1;' in out
   assert 'all but training' in out
   assert '2 children per batch' in out
 
