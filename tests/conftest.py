@@ -17,9 +17,6 @@ if tuple(map(int, metadata.version('jaxlib').split('.')[:2])) < (0, 11):
   _FLAGS.append('--xla_cpu_use_fusion_emitters=false')
 os.environ.setdefault('XLA_FLAGS', ' '.join(_FLAGS))
 
-# As in launchers: arrays of different ranks are not broadcast silently.
-os.environ.setdefault('JAX_NUMPY_RANK_PROMOTION', 'raise')
-
 # What one process compiled, the others read: they inherit the folder.
 if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
   _cache = tempfile.TemporaryDirectory(prefix='aen_tests_')
@@ -30,3 +27,9 @@ if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
 # A busy machine is no failure: limits are of processor time.
 hypothesis.settings.register_profile('aen', deadline=None)
 hypothesis.settings.load_profile('aen')
+
+# As in launchers: arrays of different ranks are not broadcast silently. Not by
+# the environment, which the kernels of notebooks would inherit.
+import jax  # noqa: E402, after the flags above
+
+jax.config.update('jax_numpy_rank_promotion', 'raise')
