@@ -221,7 +221,7 @@ def test_all_networks_of_a_table_are_few_programs():
   table = mlp_space.mlp_space((28, 28), 10)
   programs = {table.program(network) for network in range(len(table))}
   assert len(table) == 216
-  assert len(programs) <= 3
+  assert len(programs) <= 8  # they differ by the structure of abelian groups
   before = child_lib._train._cache_size()
   for network in range(len(space())):
     train([network], [0])
