@@ -313,6 +313,13 @@ class SearchResult:
         f'No {helper} helps: none did better on the validation images than the'
         f' network without {helper}{which}, which {reached}.'
       )
+      baselines = {*self.space.baselines()}
+      trained = {entry.network for entry in self.ranking}
+      if trained <= baselines and len(self.space) > len(baselines):
+        text = (
+          f'The budget sufficed for the network without {helper}{which} alone,'
+          f' which {reached}; give more of it, or downscale=2.'
+        )
       return ' '.join([text, *self._remarks()])
     name = best.name
     if best.implied:

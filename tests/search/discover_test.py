@@ -261,6 +261,9 @@ def test_budgets_end_the_search_with_a_valid_result(capsys):
   assert result.counts.networks == 1  # only the baseline, and it is valid
   assert result.is_baseline
   assert 'grid_axes=2' in capsys.readouterr().err
+  result = aen.discover(images(), classes(), max_networks=1, **options)
+  assert result.counts.networks == 1
+  assert result.answer.startswith('The budget sufficed for the network without')
 
 
 def test_the_clock_shares_out_what_is_left():
