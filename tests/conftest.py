@@ -23,6 +23,8 @@ if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
   os.environ['JAX_COMPILATION_CACHE_DIR'] = _cache.name
   os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0'
   os.environ['JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES'] = '-1'
+  # Orbits too, none of which another version may have written.
+  os.environ['AEN_CACHE_DIR'] = os.path.join(_cache.name, 'aen')
 
 # A busy machine is no failure: limits are of processor time.
 hypothesis.settings.register_profile('aen', deadline=None)

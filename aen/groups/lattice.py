@@ -9,8 +9,10 @@ the table that it respects, and networks are ordered by inclusion of closures.
 Legend: K symmetries, 2^K states, R networks, L layers (N inputs, M outputs).
 """
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import hashlib
 import itertools
 import math
 from typing import NamedTuple
@@ -25,8 +27,11 @@ from aen.groups.orbits import as_shape
 from aen.groups.orbits import is_invariant
 from aen.groups.orbits import orbits
 from aen.groups.orbits import permutation
+from aen.groups.sharing import from_disk
 
 MAX_SYMMETRIES = 20
+_MIN_CACHED = 2**26  # states times pairs of points, from which on it takes long
+_CACHE_VERSION = b'aen lattice 1'
 _MAX_CANDIDATES = 64  # images of a point that are tried
 
 T = TypeVar('T')
@@ -177,31 +182,69 @@ def lattice(
       'a network needs the grid of its inputs and at least one of outputs, got'
       f' {shapes}'
     )
-  sets = {shape: _reduced(symmetries, shape) for shape in shapes}
+  permutations = {
+    shape: [permutation(s, shape) for s in symmetries] for shape in shapes
+  }
   layers = list(itertools.pairwise(shapes))
-  distinct = [(sets[a], sets[b]) for a, b in dict.fromkeys(layers)]
-  steps, orbits_of = _walk(len(symmetries), distinct)
-  closure_of = [min(steps, key=int.bit_count)]
-  for state in range(1, 2 ** len(symmetries)):
-    # One step from the state without its lowest bit.
-    lowest = (state & -state).bit_length() - 1
-    closure_of.append(steps[closure_of[state & (state - 1)]][lowest])
-  implied_states = list(dict.fromkeys(closure_of))
-  number = {closure: i for i, closure in enumerate(implied_states)}
-  network_of = np.array([number[closure] for closure in closure_of], np.int32)
-  by_length = np.argsort(
-    np.bitwise_count(np.arange(network_of.size)), kind='stable'
-  )
+  num_states = 2 ** len(symmetries)
+  pairs = sum(math.prod(a) * math.prod(b) for a, b in layers)
+
+  def compute() -> np.ndarray:
+    return np.concatenate(_networks(permutations, layers), axis=None)
+
+  if num_states * pairs < _MIN_CACHED:
+    found = compute()
+  else:
+    parts = [repr(shapes).encode()]
+    parts += [p.tobytes() for shape in shapes for p in permutations[shape]]
+    digest = hashlib.sha256(b'|'.join([_CACHE_VERSION, *parts]))
+    found = from_disk(digest.hexdigest(), compute)
+  network_of, found = found[:num_states], found[num_states:]
+  implied_states, num_weights = np.split(found, [int(network_of.max()) + 1])
+  by_length = np.argsort(np.bitwise_count(np.arange(num_states)), kind='stable')
   _, first = np.unique(network_of[by_length], return_index=True)
-  columns = [list(dict.fromkeys(layers)).index(layer) for layer in layers]
-  num_weights = np.array([orbits_of[closure] for closure in implied_states])
   return Lattice(
     symmetries=symmetries,
     grids=shapes,
     network_of=network_of,
     shortest_states=by_length[first].astype(np.int32),
-    implied_states=np.array(implied_states, np.int32),
-    num_weights=num_weights[:, columns].astype(np.int32),
+    implied_states=implied_states,
+    num_weights=num_weights.reshape(-1, len(layers)),
+  )
+
+
+def _networks(
+  permutations: Mapping[tuple[int, ...], Sequence[np.ndarray]],
+  layers: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Finds the networks of a table.
+
+  Args:
+    permutations: What each symmetry does to a grid, [K], by its shape.
+    layers: The grids of each layer's inputs and outputs.
+
+  Returns:
+    `network_of`, `implied_states` and `num_weights` of the lattice.
+  """
+  sets = {s: _reduced(p, math.prod(s)) for s, p in permutations.items()}
+  distinct = list(dict.fromkeys(layers))
+  num_symmetries = len(permutations[layers[0][0]])
+  steps, orbits_of = _walk(
+    num_symmetries, [(sets[a], sets[b]) for a, b in distinct]
+  )
+  closure_of = [min(steps, key=int.bit_count)]
+  for state in range(1, 2**num_symmetries):
+    # One step from the state without its lowest bit.
+    lowest = (state & -state).bit_length() - 1
+    closure_of.append(steps[closure_of[state & (state - 1)]][lowest])
+  implied_states = list(dict.fromkeys(closure_of))
+  number = {closure: i for i, closure in enumerate(implied_states)}
+  columns = [distinct.index(layer) for layer in layers]
+  num_weights = np.array([orbits_of[closure] for closure in implied_states])
+  return (
+    np.array([number[closure] for closure in closure_of], np.int32),
+    np.array(implied_states, np.int32),
+    num_weights[:, columns].astype(np.int32),
   )
 
 
@@ -212,9 +255,7 @@ class _Points(NamedTuple):
   copies: np.ndarray  # int64 [N], how often a point counts
 
 
-def _reduced(
-  symmetries: Sequence[symmetries_lib.Symmetry], shape: Sequence[int]
-) -> _Points:
+def _reduced(permutations: Sequence[np.ndarray], num_points: int) -> _Points:
   """Returns a grid without the orbits that are copies of others.
 
   Let all symmetries of the table together have the orbits A and B, and let
@@ -223,11 +264,10 @@ def _reduced(
   weights in the same way is seen on A alone, and B only doubles the number of
   weights. A table whose symmetries fix most points is reduced to few.
   """
-  found = [permutation(s, shape) for s in symmetries]
-  labels = orbits(found, math.prod(shape))
+  labels = orbits(permutations, num_points)
   # Lengths of cycles are equal where f exists: few candidates for f are left.
   lengths = np.stack(
-    [np.zeros_like(labels), *map(_cycle_lengths, found)], axis=1
+    [np.zeros_like(labels), *map(_cycle_lengths, permutations)], axis=1
   )
   kinds = np.unique(lengths, axis=0, return_inverse=True)[1].ravel()
   by_orbit = np.argsort(labels, kind='stable')
@@ -238,7 +278,7 @@ def _reduced(
   for orbit in members:
     alike = kept.setdefault(np.sort(kinds[orbit]).tobytes(), [])
     for other in alike:
-      if orbit.size == 1 or _is_copy(found, kinds, orbit, other, image):
+      if orbit.size == 1 or _is_copy(permutations, kinds, orbit, other, image):
         copies[other] += 1
         break
     else:
@@ -246,7 +286,7 @@ def _reduced(
       copies[orbit] = 1
   points = np.flatnonzero(copies)
   place = np.cumsum(copies > 0, dtype=np.int32) - np.int32(1)
-  return _Points([place[p[points]] for p in found], copies[points])
+  return _Points([place[p[points]] for p in permutations], copies[points])
 
 
 def _cycle_lengths(permutation: np.ndarray) -> np.ndarray:

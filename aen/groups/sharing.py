@@ -133,27 +133,38 @@ def dense_sharing(
     else:
       perm_out = permutation(symmetry, out_shape)
     actions.append((perm_in, perm_out))
-  # The key holds what the symmetries do here, in any order and by any name.
-  digests = {
+  digests = [
     hashlib.sha256(p.tobytes() + q.tobytes()).digest() for p, q in actions
-  }
-  parts = (_CACHE_VERSION, repr(shape).encode(), *sorted(digests))
-  key = hashlib.sha256(b'|'.join(parts)).hexdigest()
+  ]
 
   def kernel() -> np.ndarray:
     as_shape(shape)  # raises if there are more entries than int32 labels
+    # A search asks for one set of symmetries after another: often the labels of
+    # all but one of them are at hand.
+    for k in range(len(actions)):
+      others = _dense_key(shape, digests[:k] + digests[k + 1 :])
+      if (known := _memory.get(others)) is not None:
+        return add_pair(known.kernel, *actions[k])
     labels = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
     for action in actions:
       labels = add_pair(labels, *action)
     return labels
 
+  key = _dense_key(shape, digests)
+
   def sharing() -> Sharing:
     large = actions and math.prod(shape) >= MIN_CACHED_POINTS
-    labels = _from_disk(key, kernel) if large else kernel()
+    labels = from_disk(key, kernel) if large else kernel()
     bias = orbits([perm_out for _, perm_out in actions], shape[1])
     return Sharing(labels.reshape(shape), bias)
 
   return _from_memory(key, sharing)
+
+
+def _dense_key(shape: tuple[int, ...], digests: Sequence[bytes]) -> str:
+  """Returns the key of a kernel: what the symmetries do, in any order."""
+  parts = (_CACHE_VERSION, repr(shape).encode(), *sorted(set(digests)))
+  return hashlib.sha256(b'|'.join(parts)).hexdigest()
 
 
 def conv_sharing(
@@ -241,8 +252,8 @@ def clear_memory_cache() -> None:
     _memory.clear()
 
 
-def _from_disk(key: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
-  """Returns labels from the disk cache, computing and storing them if need be.
+def from_disk(key: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
+  """Returns int32 from the disk cache, computing and storing them if need be.
 
   A file holds a checksum of its key and labels, then the labels. It appears
   under its name only when complete, so any number of processes may share a

@@ -238,6 +238,19 @@ def permutation(symmetry: SymmetryLike, shape: Sequence[int]) -> np.ndarray:
     )
   (symmetry,) = found
   shape = as_shape(shape)
+  # What another function does may change: it may read a global variable.
+  if NAMED.get(symmetry.name) is symmetry:
+    return _of_table(symmetry.name, shape).copy()
+  return _checked(symmetry, shape)
+
+
+@functools.lru_cache(maxsize=256)
+def _of_table(name: str, shape: tuple[int, ...]) -> np.ndarray:
+  return _checked(NAMED[name], shape)
+
+
+def _checked(symmetry: Symmetry, shape: tuple[int, ...]) -> np.ndarray:
+  """Returns a permutation; raises if a function is no symmetry."""
   points = np.arange(math.prod(shape), dtype=np.int32)
   permuted = _apply(symmetry, points, shape)
   if not is_permutation(permuted, points.size):

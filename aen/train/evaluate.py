@@ -126,6 +126,18 @@ class Evaluator(jobs_lib.Trainer):
       trained |= {record.key: record for record in records}
     return [found.get(r) or trained[self._key(r, recipe)] for r in requests]
 
+  def prepare(self) -> None:
+    """Starts workers, which read the data set and make the space.
+
+    It does not wait for them. Of executors that were given as objects, such as
+    SLURM's, it is not known what a job costs: they start with the first child.
+    """
+    if self.executor is not None and isinstance(self.workers.executor, str):
+      common = self._common_to_jobs(self.executor, self.recipe)
+      for number in range(getattr(self.executor, 'workers', 0)):
+        job = common | {'requests': [], 'attempt': -number}
+        self.executor.submit(jobs_lib.run, job)
+
   def _trained(
     self, requests: Sequence[Request], recipe: recipe_lib.Recipe
   ) -> Iterator[list[Record]]:
@@ -161,9 +173,7 @@ class Evaluator(jobs_lib.Trainer):
       executors.WorkerError: Some job failed every time. By then all others have
         been yielded.
     """
-    common = jobs_lib.describe(
-      self, self._data_file, recipe, executor, self.workers
-    )
+    common = self._common_to_jobs(executor, recipe)
     attempts, failures = [0] * len(batches), dict[int, str]()
     pending: dict[int, Any] = {}
     finished = _Finished()
@@ -227,6 +237,13 @@ class Evaluator(jobs_lib.Trainer):
         f' {textwrap.shorten(reason, _REASON)}; all other children are kept:'
         ' run it again to retry'
       )
+
+  def _common_to_jobs(
+    self, executor: executors_lib.Executor, recipe: recipe_lib.Recipe
+  ) -> dict[str, Any]:
+    return jobs_lib.describe(
+      self, self._data_file, recipe, executor, self.workers
+    )
 
   @functools.cached_property
   def _data_file(self) -> pathlib.Path:

@@ -282,7 +282,8 @@ def run(
   """Trains the children of a job: a pure function, in whatever process.
 
   Args:
-    job: Of `describe`, with `requests`, a list of pairs.
+    job: Of `describe`, with `requests`, a list of pairs; an empty one has the
+      worker prepare for others.
     read: Returns the content of the data file; by default it is read.
 
   Returns:
@@ -296,6 +297,7 @@ def run(
     faulthandler.dump_traceback_later(limit, exit=True)
   try:
     trainer = _trainer(job, read)
+    trainer.program(0)  # which the space chooses for all networks at once
     requests = [(network, seed) for network, seed in job['requests']]
     records = []
     for batch in divided(requests, job['children_per_batch']):

@@ -6,6 +6,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 import aen
+from aen.groups import lattice as lattice_lib
 from aen.groups import sharing as sharing_lib
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.symmetries import PAPER_SYMMETRIES
@@ -186,6 +187,31 @@ def test_an_empty_table_and_users_own_symmetries():
     [lambda x: x[::-1], lambda x: np.roll(x, 1)], [(5,), (5,)]
   )
   assert found.num_weights.ravel().tolist() == [25, 13, 5, 3]
+
+
+def test_a_lattice_is_read_from_the_disk_cache(tmp_path, monkeypatch):
+  monkeypatch.setenv('AEN_CACHE_DIR', str(tmp_path))
+  table, grids = ('rotation', 'horizontal_flip'), [(4, 4), (6, 6), (4, 4)]
+  computed = aen.lattice(table, grids)
+  assert not list(tmp_path.iterdir())  # it takes no time
+  monkeypatch.setattr(lattice_lib, '_MIN_CACHED', 0)
+  stored = aen.lattice(table, grids)
+  (file,) = tmp_path.iterdir()
+  with monkeypatch.context() as patch:
+    patch.setattr(lattice_lib, '_networks', None)
+    read = aen.lattice(table, grids)
+    with pytest.raises(TypeError):  # what symmetries do is part of the key
+      aen.lattice(('rotation', 'vertical_flip'), grids)
+  for other in (stored, read):
+    assert other.symmetries == computed.symmetries
+    for name in ('network_of', 'shortest_states', 'implied_states'):
+      np.testing.assert_array_equal(
+        getattr(other, name), getattr(computed, name)
+      )
+    np.testing.assert_array_equal(other.num_weights, computed.num_weights)
+    assert other.num_weights.shape == (len(computed), 2)
+  file.write_bytes(file.read_bytes()[:-1])
+  assert len(aen.lattice(table, grids)) == len(computed)
 
 
 def test_errors():

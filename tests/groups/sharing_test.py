@@ -155,6 +155,27 @@ def test_convolutions_in_one_and_three_dimensions():
     aen.conv_sharing(('rotation',), (3, 5), lifting=True)
 
 
+def test_labels_of_all_symmetries_but_one_are_used(monkeypatch):
+  """Against orbits from nothing, over subsets of the whole table."""
+  rng = np.random.default_rng(0)
+  table = np.array(list(aen.SYMMETRIES))
+  steps = []
+  add_pair = sharing_lib.add_pair
+  for _ in range(20):
+    sharing_lib.clear_memory_cache()
+    names = rng.permutation(table)[: rng.integers(2, 6)].tolist()
+    whole = aen.dense_sharing(names, (8, 8), (4, 4))
+    sharing_lib.clear_memory_cache()
+    left_out = rng.integers(len(names))
+    aen.dense_sharing(np.delete(names, left_out).tolist(), (8, 8), (4, 4))
+    with monkeypatch.context() as patch:
+      patch.setattr(
+        sharing_lib, 'add_pair', lambda *a: steps.append(a) or add_pair(*a)
+      )
+      assert aen.dense_sharing(names, (8, 8), (4, 4)) == whole
+  assert len(steps) <= 20
+
+
 def compute(names=('rotation', 'vertical_flip')):
   return aen.dense_sharing(names, (8, 8), (4, 4))
 

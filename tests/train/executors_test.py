@@ -156,6 +156,20 @@ def test_records_come_in_the_order_of_requests(evaluator, wrap):
   assert len(here.jobs) == 6  # the store knows them all
 
 
+def test_workers_prepare_before_the_first_child(evaluator):
+  here = Here()
+  evaluate = evaluator(here)
+  evaluate.prepare()
+  assert not here.jobs  # a job of this executor may be expensive
+  here.workers = 2
+  dataclasses.replace(
+    evaluate, workers=executors.Workers('processes', workers=2)
+  ).prepare()
+  assert [job['requests'] for job in here.jobs] == [[], []]
+  assert here.jobs[0] != here.jobs[1]
+  assert len(evaluate.store) == 0
+
+
 def test_what_a_job_contains_depends_on_the_options_alone(evaluator):
   def contents(**options):
     here = Here()
