@@ -320,11 +320,16 @@ def test_the_published_initialiser_spreads_by_the_number_of_orbits():
   assert head.max() <= 1 / np.sqrt(head.shape[0])
 
 
-def initial_cnn(names, initializer, images, key):
+def initial_cnn(names, initializer, images, key, width=1.0, **options):
   """Returns a group CNN and its initial parameters."""
   how = recipe_lib.INITIALIZERS[initializer]
   model = aen.GroupCNN(
-    names, in_shape=images.shape[1:], kernel_init=how.kernel_init, num_classes=5
+    names,
+    in_shape=images.shape[1:],
+    kernel_init=how.kernel_init,
+    num_classes=5,
+    width=width,
+    **options,
   )
   params = child_lib._init(
     key,
@@ -393,7 +398,8 @@ def scales(model, params, images):
 
 
 @pytest.mark.slow
-def test_unit_variance_starts_all_groups_alike():
+@pytest.mark.parametrize('width', [1.0, 1.5], ids=['small', 'large'])
+def test_unit_variance_starts_all_groups_alike(width):
   digits = aen.load_dataset('digits').normalised().train.images
   # Images of 28×28, the size of the paper's; half of them set the scale.
   images = np.pad(digits[:48], ((0, 0), (6, 6), (6, 6)), mode='edge')
@@ -401,16 +407,52 @@ def test_unit_variance_starts_all_groups_alike():
   for group, names in group_cnn.GROUPS.items():
 
     def measured(key, names=names):
-      start = initial_cnn(names, 'unit_variance', images[:32], key)
+      start = initial_cnn(names, 'unit_variance', images[:32], key, width)
       return scales(*start, jnp.asarray(images[32:]))
 
     keys = jax.random.split(jax.random.key(0), 200)
     every = jax.jit(lambda keys: jax.lax.map(measured, keys))(keys)
     found[group] = jax.tree.map(lambda s: np.exp(np.log(s).mean()), every)
-  for part, tolerance in ((0, 0.05), (1, 0.15)):
-    for layer in found['none'][part]:
-      values = [scale[part][layer] for scale in found.values()]
-      assert max(values) / min(values) < 1 + tolerance, (layer, values)
+  # Features of a layer: 30 without symmetry, 40 in large networks of D4. Of
+  # gradients that flow back to more features, each gets a smaller part, so
+  # those of large networks are compared in sum over the features.
+  features = {
+    group: aen.GroupCNN(names, 5, width=width).widths((28, 28, 1))[0]
+    * aen.group(names).order
+    for group, names in group_cnn.GROUPS.items()
+  }
+  for layer in found['none'][0]:
+    outputs = [scale[0][layer] for scale in found.values()]
+    assert max(outputs) / min(outputs) < 1.05, (layer, outputs)
+    gradients = {group: scale[1][layer] for group, scale in found.items()}
+    if width > 1 and layer.startswith('conv'):
+      gradients = {g: features[g] ** 0.5 * v for g, v in gradients.items()}
+    low, high = min(gradients.values()), max(gradients.values())
+    assert high / low < 1.15, (layer, gradients)
+
+
+@pytest.mark.slow
+def test_some_small_networks_as_published_start_dead():
+  """The published scale, with two filters per layer, may leave none active."""
+  digits = aen.load_dataset('digits').train.images[:64] / 127.5 - 1
+  images = np.pad(digits, ((0, 0), (6, 6), (6, 6)), constant_values=-1)
+  images = images.astype(np.float32)
+  names = ('rotation', 'horizontal_flip', 'vertical_flip')
+
+  dead = {}
+  for width in (1.0, 1.5):
+
+    def varies(key, width=width):
+      model, params = initial_cnn(
+        names, 'published', images, key, width, as_published=True
+      )
+      logits = model.apply({'params': params}, jnp.asarray(images))
+      return jnp.ptp(logits, axis=0).max() > 1e-6
+
+    keys = jax.random.split(jax.random.key(1), 200)
+    dead[width] = 1 - np.mean(jax.jit(lambda k: jax.lax.map(varies, k))(keys))
+  assert 0.02 < dead[1.0] < 0.3, dead
+  assert dead[1.5] < dead[1.0]
 
 
 def test_the_last_batch_of_an_epoch_may_be_smaller():
