@@ -185,17 +185,22 @@ def combined_error(
   return float(np.sqrt(ours.paper.standard_error**2 + images))
 
 
-def paired(differences: Sequence[float]) -> tuple[float, float]:
+def paired(differences: Sequence[float] | np.ndarray) -> tuple[float, float]:
   """Returns the mean and half its 95 % interval, by Student's t."""
   values = np.asarray(differences, float)
   margin = stats.t.ppf(0.975, values.size - 1) * stats.sem(values)
   return float(values.mean()), float(margin)
 
 
-def with_interval(differences: Sequence[float]) -> str:
-  """Says what `paired` returns."""
-  mean, margin = paired(differences)
-  return f'{mean:+.2f} ({mean - margin:+.2f} … {mean + margin:+.2f})'
+def with_interval(
+  values: Sequence[float] | np.ndarray, spec: str = '+.2f'
+) -> str:
+  """Says what `paired` returns; of one value, that value."""
+  if len(values) == 1:
+    return format(values[0], spec)
+  mean, margin = paired(values)
+  low, high = mean - margin, mean + margin
+  return f'{mean:{spec}} ({low:{spec}} … {high:{spec}})'
 
 
 def regret_table(rows: Iterable[Mapping[str, Any]], landscape: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import csv
 import pathlib
+from typing import Any
 
 from aen import io as io_lib
 
@@ -43,6 +44,16 @@ def add(path: pathlib.Path, rows: Iterable[Row], key: Sequence[str]) -> None:
   """Writes rows beside those in the file, in place of those with their key."""
   known = {tuple(r[k] for k in key): r for r in [*read(path), *rows]}
   write(path, list(known.values()))
+
+
+def by(
+  columns: Sequence[str], rows: Iterable[Mapping[str, Any]]
+) -> dict[tuple[Any, ...], list[Any]]:
+  """Groups rows by some of their columns, in the order of first occurrence."""
+  found: dict[tuple[Any, ...], list[Any]] = {}
+  for row in rows:
+    found.setdefault(tuple(row[name] for name in columns), []).append(row)
+  return found
 
 
 def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
