@@ -114,9 +114,8 @@ def main(_: list[str]) -> None:
 
 def configurations() -> dict[str, list[dict[str, str]]]:
   """Reads the paper's table, by data set."""
-  found: dict[str, list[dict[str, str]]] = {}
-  for row in rows_lib.read(TABLE):
-    found.setdefault(row['dataset'], []).append(dict(row))
+  table = rows_lib.by(('dataset',), rows_lib.read(TABLE))
+  found = {name: rows for (name,), rows in table.items()}
   for variant, official in VARIANTS.items():
     if official in found:
       found[variant] = [row | {'test_accuracy': ''} for row in found[official]]
