@@ -43,7 +43,6 @@ from aen import io as io_lib
 from aen.groups.symmetries import PAPER_SYMMETRIES
 from aen.search import mlp_space
 from aen.search import search as search_lib
-from experiments import answers
 from experiments import augmentation
 from experiments import flags
 from experiments import invariant_sets
@@ -56,7 +55,7 @@ _NUM_SEEDS = absl_flags.DEFINE_integer(
 )
 _PLACES = flags.places()
 _OUT = absl_flags.DEFINE_string(
-  'out', 'results/discovery.csv', 'File of all answers.'
+  'out', 'results/discovery.csv', 'File of all rows_lib.'
 )
 _PAGE = absl_flags.DEFINE_string(
   'page', 'docs/discovery.md', 'Page whose table is written; empty for none.'
@@ -266,7 +265,7 @@ def main(_: list[str]) -> None:
     for method in (*REFERENCES, *METHODS)
   )
   with launch.resumable():
-    rows = answers.ask_all(pathlib.Path(_OUT.value), questions, ask)
+    rows = rows_lib.ask_all(pathlib.Path(_OUT.value), questions, ask)
   print(table(rows))
   if _PAGE.value:
     page = pathlib.Path(_PAGE.value).read_text('utf-8')

@@ -82,7 +82,7 @@ VARIANTS = {
   'sign_language_mnist/by_photograph': 'sign_language_mnist',
 }
 # What tells rows of our table apart: the task, and the child.
-NETWORK = ('symmetries', 'augmentations', 'size')
+NETWORK = results.GCNN_NETWORK
 KEY = ('dataset', 'recipe', 'train', 'test', *NETWORK, 'seed')
 
 
@@ -155,10 +155,8 @@ def networks(kinds: Sequence[str], table: Sequence[Row]) -> list[Row]:
     raise ValueError(
       f'--networks must be some of {", ".join(known)}, got {unknown[0]!r}'
     )
-  rows: dict[tuple[str, ...], Row] = {}
-  for row in (row for kind in kinds for row in known[kind]):
-    rows.setdefault(tuple(row[column] for column in NETWORK), row)
-  return list(rows.values())
+  found = rows_lib.by(NETWORK, (row for kind in kinds for row in known[kind]))
+  return [rows[0] for rows in found.values()]
 
 
 def measure(

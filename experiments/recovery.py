@@ -38,7 +38,6 @@ from aen.groups import paper
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import orbits
 from aen.groups.orbits import permutation
-from experiments import answers
 from experiments import invariant_sets
 from experiments import launch
 from experiments import rows as rows_lib
@@ -171,7 +170,7 @@ def ask(kind: str, seed: int) -> dict[str, object]:
   right = planted in {*best.symmetries, *best.implied}
   return {
     'planted': planted,
-    **answers.of_search(best, right, ('score', 'baseline')),  # accuracy, or R²
+    **rows_lib.of_search(best, right, ('score', 'baseline')),  # accuracy, or R²
     'num_networks': len(result.space),
     'num_trained': result.counts.networks,
     'seconds': f'{time.process_time() - start:.1f}',
@@ -185,7 +184,7 @@ def summary(rows: Iterable[Mapping[str, object]]) -> str:
   for kind in (kind for kind in KINDS if (kind,) in found):
     own = found[kind,]
     median = np.median([float(row['seconds']) for row in own])
-    lines.append(f'{kind:12} {answers.count(own)}, {median:.0f} s a search')
+    lines.append(f'{kind:12} {rows_lib.count(own)}, {median:.0f} s a search')
   return '\n'.join(lines)
 
 
@@ -199,7 +198,7 @@ def main(_: list[str]) -> None:
     for kind in _KINDS.value or KINDS
   )
   with launch.resumable():
-    print(summary(answers.ask_all(path, questions, ask)))
+    print(summary(rows_lib.ask_all(path, questions, ask)))
 
 
 if __name__ == '__main__':

@@ -232,7 +232,7 @@ GCNN_CONTROLS = {
   'D4': ('rotation horizontal_flip', '', 'large'),
 }
 _GCNN_TASK = ('dataset', 'recipe', 'train', 'validation', 'test')
-_GCNN_NETWORK = ('symmetries', 'augmentations', 'size')
+GCNN_NETWORK = ('symmetries', 'augmentations', 'size')
 
 
 class Accuracies(NamedTuple):
@@ -273,7 +273,7 @@ _GCNN_COLUMNS = {
 def gcnn_table(rows: Iterable[Row]) -> str:
   """Returns our rows of the paper's table of group CNNs, in Markdown."""
   lines = []
-  for children in rows_lib.by((*_GCNN_TASK, *_GCNN_NETWORK), rows).values():
+  for children in rows_lib.by((*_GCNN_TASK, *GCNN_NETWORK), rows).values():
     row = dict(children[0])
     for name in ('symmetries', 'augmentations'):
       row[name] = rows_lib.words(row[name])
@@ -292,7 +292,7 @@ def gcnn_shortfall(rows: Iterable[Row]) -> str:
   At the best test epoch, over the paper's rows on data sets that are complete.
   """
   gaps: dict[str, list[float]] = {}
-  for children in rows_lib.by((*_GCNN_TASK, *_GCNN_NETWORK), rows).values():
+  for children in rows_lib.by((*_GCNN_TASK, *GCNN_NETWORK), rows).values():
     row = children[0]
     if row['paper'] and not row['recipe'] and 'partial' not in row['dataset']:
       ours = np.mean(gcnn_accuracies(children).best)
@@ -318,7 +318,7 @@ def gcnn_gains(rows: Iterable[Row]) -> str:
   """
   lines = []
   for (dataset, recipe, *_), children in rows_lib.by(_GCNN_TASK, rows).items():
-    networks = rows_lib.by(_GCNN_NETWORK, children)
+    networks = rows_lib.by(GCNN_NETWORK, children)
     pair = [networks.get(network, []) for network in GCNN_CONTROLS.values()]
     if min(map(len, pair)) < 2:
       continue

@@ -36,7 +36,6 @@ from aen.data import dataset as dataset_lib
 from aen.groups.symmetries import PAPER_SYMMETRIES
 from aen.search import mlp_space
 from aen.search import search as search_lib
-from experiments import answers
 from experiments import flags
 from experiments import launch
 from experiments import published_mlp
@@ -77,7 +76,7 @@ def main(_: list[str]) -> None:
   path = io_lib.open_run(_OUT.value, config) / 'truth.csv'
   asked = questions(_NUM_SEEDS.value, _NUM_SHUFFLED.value, _GAINS.value)
   with launch.resumable():
-    rows = answers.ask_all(path, map(dataclasses.asdict, asked), ask)
+    rows = rows_lib.ask_all(path, map(dataclasses.asdict, asked), ask)
   print(summary(rows))
 
 
@@ -160,7 +159,7 @@ def ask(**columns: Any) -> dict[str, object]:
   names = {*best.symmetries, *best.implied}
   right = IS_RIGHT[question.kind](question, best, names)
   return {
-    **answers.of_search(best, right, ('accuracy', 'base_accuracy')),
+    **rows_lib.of_search(best, right, ('accuracy', 'base_accuracy')),
     'standard_error': f'{best.gain.standard_error:.4f}',
     'seconds': f'{time.perf_counter() - start:.1f}',
   }
@@ -169,7 +168,7 @@ def ask(**columns: Any) -> dict[str, object]:
 def summary(rows: Sequence[Mapping[str, object]]) -> str:
   """Counts right answers, by kind and subject."""
   return '\n'.join(
-    f'{kind:9} {subject:28} {answers.count(own)}'
+    f'{kind:9} {subject:28} {rows_lib.count(own)}'
     for (kind, subject), own in sorted(
       rows_lib.by(('kind', 'subject'), rows).items()
     )
