@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
+import itertools
 import pathlib
 import time
 from typing import Any
@@ -47,8 +48,8 @@ from experiments import augmentation
 from experiments import flags
 from experiments import invariant_sets
 from experiments import launch
-from experiments import results
 from experiments import rows as rows_lib
+from experiments.results import with_interval as interval
 
 _NUM_SEEDS = absl_flags.DEFINE_integer(
   'num_seeds', 6, 'Draws of each data set.', lower_bound=1
@@ -193,35 +194,26 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows
     if row['method'] == 'none'
   }
-  kinds = {'all': {**PLANTED, **MADE}, 'planted': PLANTED}
+  kinds = {'all': (*PLANTED, *MADE), 'planted': (*PLANTED,)}
+  kinds |= {name: (name,) for name in MADE}
   lines = []
-  for kind, names in {**kinds, **{name: (name,) for name in MADE}}.items():
-    for method in (*METHODS, *REFERENCES):
-      own = [
-        row
-        for row in rows
-        if row['method'] == method and row['dataset'] in names
-      ]
-      if not own:
-        continue
-      accuracies = np.array([100 * float(row['accuracy']) for row in own])
-      others = [100 * baseline[row['dataset'], str(row['seed'])] for row in own]
-      minutes = [float(row['cpu_seconds']) / 60 for row in own]
-      shares, taken = ('', ''), ''
-      if method in METHODS:
-        shares = rates(own)
-        taken = results.with_interval(minutes, '.3f')
-      gain = results.with_interval(accuracies - others, '+.1f')
-      lines.append(
-        [
-          kind,
-          method,
-          *shares,
-          results.with_interval(accuracies, '.1f'),
-          '' if method == 'none' else gain,
-          taken,
-        ]
-      )
+  for kind, method in itertools.product(kinds, (*METHODS, *REFERENCES)):
+    own = [
+      row
+      for row in rows
+      if row['method'] == method and row['dataset'] in kinds[kind]
+    ]
+    if not own:
+      continue
+    accuracies = np.array([100 * float(row['accuracy']) for row in own])
+    others = [100 * baseline[row['dataset'], str(row['seed'])] for row in own]
+    minutes = [float(row['cpu_seconds']) / 60 for row in own]
+    line = [kind, method, '', '', interval(accuracies, '.1f'), '', '']
+    if method in METHODS:
+      line[2:4], line[6] = rates(own), interval(minutes, '.3f')
+    if method != 'none':
+      line[5] = interval(accuracies - others, '+.1f')
+    lines.append(line)
   heads = (
     'data',
     'method',

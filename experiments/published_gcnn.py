@@ -98,7 +98,7 @@ def main(_: list[str]) -> None:
     for name in chosen(_DATA.name, table):
       if (data := load(name)) is None:
         continue
-      print(repr(data), flush=True)
+      print(repr(data))
       wanted = networks(_NETWORKS.value, table[name])
       for row in measure(data, wanted, store, rows_lib.read(path)):
         rows_lib.add(path, [row], KEY)
@@ -140,7 +140,7 @@ def load(name: str) -> dataset_lib.Dataset | None:
     try:
       return _DATA.load(attempt)
     except (OSError, ImportError) as error:
-      print(f'{attempt} is not there: {error}', flush=True)
+      print(f'{attempt} is not there: {error}')
   return None
 
 

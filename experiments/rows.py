@@ -91,7 +91,7 @@ def ask_all(
     if not any(columns <= row for row in known):
       rows.append({**question, **ask(**question)})
       write(path, rows)
-      print(', '.join(f'{k}: {v}' for k, v in rows[-1].items()), flush=True)
+      print(', '.join(f'{k}: {v}' for k, v in rows[-1].items()))
   return rows
 
 

@@ -91,8 +91,7 @@ def _times() -> Iterator[dict[str, Any]]:
     of_cores = time.process_time() - used
     print(
       f'time: {seconds:.1f} s for the {which} screening,'
-      f' {of_cores:.1f} s of all cores together',
-      flush=True,
+      f' {of_cores:.1f} s of all cores together'
     )
     yield {
       'screening': which,
@@ -120,11 +119,10 @@ def _level() -> Iterator[dict[str, Any]]:
           'outcome': found.findings[name].outcome,
         }
     share = np.mean(any_rejected[-_NUM_SETS.value :])
-    print(f'level: {kind}: {100 * share:.1f} % of {number + 1}', flush=True)
+    print(f'level: {kind}: {100 * share:.1f} % of {number + 1}')
   print(
     f'level: family-wise false rejections {100 * np.mean(any_rejected):.2f} %'
-    f' of {len(any_rejected)} sets at level {_LEVEL}',
-    flush=True,
+    f' of {len(any_rejected)} sets at level {_LEVEL}'
   )
 
 
@@ -161,15 +159,14 @@ def _power() -> Iterator[dict[str, Any]]:
       own = [n for n in transform.config(name).symmetries if n not in true]
       note = f'; not exactly invariant to {", ".join(own)}' if own else ''
       wrong_ones = ', '.join(wrong) or 'none'
-      print(f'power: {base}/{name}: wrong: {wrong_ones}{note}', flush=True)
+      print(f'power: {base}/{name}: wrong: {wrong_ones}{note}')
   for parts in (('group', 'aug'), ('published',)):
     for is_true in (True, False):
       answers = [a for part in parts for a in right[part, is_true]]
       what = 'true symmetries not' if is_true else 'false symmetries'
       print(
         f'power: {" and ".join(parts)}: {sum(answers)} of {len(answers)}'
-        f' ({100 * np.mean(answers):.1f} %) {what} rejected',
-        flush=True,
+        f' ({100 * np.mean(answers):.1f} %) {what} rejected'
       )
 
 
@@ -194,8 +191,7 @@ def _planted() -> Iterator[dict[str, Any]]:
       }
   print(
     f'planted: {len(rejected) - sum(rejected)} of {len(rejected)}'
-    f' ({100 - 100 * np.mean(rejected):.1f} %) not rejected',
-    flush=True,
+    f' ({100 - 100 * np.mean(rejected):.1f} %) not rejected'
   )
 
 
@@ -226,7 +222,7 @@ def _strategies() -> Iterator[dict[str, Any]]:
       f'{label} {found_by[name][:, 0].mean():.2f}'
       for label, found_by in regrets.items()
     )
-    print(f'strategies: {name}: {after}', flush=True)
+    print(f'strategies: {name}: {after}')
   _summarise(regrets)
   drawn = charts.regrets(
     {
@@ -276,7 +272,7 @@ def _summarise(regrets: Mapping[str, Mapping[str, np.ndarray]]) -> None:
         mean, band, _AFTER, saved.mean(axis=0), half, strict=True
       )
     )
-    print(f'strategies: {label}: mean regret {gains}', flush=True)
+    print(f'strategies: {label}: mean regret {gains}')
 
 
 _MEASURE = {
