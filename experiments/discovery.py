@@ -48,8 +48,8 @@ from experiments import augmentation
 from experiments import flags
 from experiments import invariant_sets
 from experiments import launch
+from experiments import results
 from experiments import rows as rows_lib
-from experiments.results import with_interval as interval
 
 _NUM_SEEDS = absl_flags.DEFINE_integer(
   'num_seeds', 6, 'Draws of each data set.', lower_bound=1
@@ -196,7 +196,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
   }
   kinds = {'all': (*PLANTED, *MADE), 'planted': (*PLANTED,)}
   kinds |= {name: (name,) for name in MADE}
-  lines = []
+  lines, interval = [], results.with_interval
   for kind, method in itertools.product(kinds, (*METHODS, *REFERENCES)):
     own = [
       row

@@ -7,6 +7,7 @@ symmetries), S seeds.
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import operator
 import re
 from typing import Any
 from typing import NamedTuple
@@ -149,33 +150,25 @@ def found(
   Rows are of networks with at most one symmetry, of those that the search found
   by the published recipe, and of the latter by other recipes.
   """
-  printed = published_mlp.found()
+  printed, any_search = published_mlp.found(), r'search \d+'
   singles, searched, again = map(networks, (tables, retrained, others))
-
-  def best(
-    candidates: Iterable[Network], dataset: str, column: str, words: str
-  ) -> Network | None:
-    """Returns the best network of a data set, of those whose role matches."""
-    matching = [
-      network
-      for network in candidates
-      if network.dataset == dataset and re.fullmatch(words, network.role)
-    ]
-    return max(matching, key=lambda n: getattr(n, column).mean, default=None)
-
-  any_search = r'search \d+'
-  return [
-    Found(
-      dataset,
-      printed[dataset].test_accuracy,
-      best(searched, dataset, 'paper', any_search),
-      best(searched, dataset, 'validation', any_search),
-      best(singles, dataset, 'validation', '.*'),
-      best(again, dataset, 'paper', f'{any_search}, {published_mlp.OURS}'),
-      best(searched, dataset, 'paper', 'paper'),
-    )
-    for dataset in dict.fromkeys(network.dataset for network in searched)
-  ]
+  # Candidates, their roles, and what the best of them is best by.
+  kinds = {
+    'paper': (searched, any_search, 'paper.mean'),
+    'validation': (searched, any_search, 'validation.mean'),
+    'single': (singles, '.*', 'validation.mean'),
+    'ours': (again, f'{any_search}, {published_mlp.OURS}', 'paper.mean'),
+    'theirs': (searched, 'paper', 'paper.mean'),
+  }
+  rows = []
+  for dataset in dict.fromkeys(network.dataset for network in searched):
+    best: dict[str, Any] = {}
+    for kind, (candidates, roles, by) in kinds.items():
+      own = [n for n in candidates if n.dataset == dataset]
+      matching = [n for n in own if re.fullmatch(roles, n.role)]
+      best[kind] = max(matching, key=operator.attrgetter(by), default=None)
+    rows.append(Found(dataset, printed[dataset].test_accuracy, **best))
+  return rows
 
 
 def shortfalls(column: Iterable[tuple[Found, Network]]) -> str:
