@@ -240,13 +240,11 @@ def gcnn_accuracies(rows: Iterable[Row]) -> Accuracies:
   """Returns the test accuracies of rows, by three ways to choose the epoch."""
   found = Accuracies([], [], [])
   for row in rows:
-    test, validation = (
-      [float(value) for value in row[f'{part}_accuracy'].split()]
-      for part in ('test', 'validation')
-    )
+    test = np.array(row['test_accuracy'].split(), float)
+    validation = np.array(row['validation_accuracy'].split(), float)
     found.last.append(test[-1])
-    found.best.append(max(test))
-    found.validated.append(test[int(np.argmax(validation))])
+    found.best.append(test.max())
+    found.validated.append(test[validation.argmax()])
   return found
 
 
