@@ -23,7 +23,9 @@ import optax
 from scipy import stats
 
 import aen
+from aen.groups import paper
 from aen.groups.symmetries import PAPER_SYMMETRIES
+from experiments import timing
 
 BATCH, RATE = 64, 1e-3  # Adam's
 STEPS = 250  # as the children of a search
@@ -37,11 +39,7 @@ _SPLITS, _STANDARD_ERRORS = 4, 2  # of compared augmentation
 
 def cycle(name: str, side: int) -> list[np.ndarray]:
   """Returns the powers of a symmetry, the identity first."""
-  points = aen.permutation(name, (side, side))
-  powers = [np.arange(side * side, dtype=points.dtype)]
-  while not np.array_equal(power := powers[-1][points], powers[0]):
-    powers.append(power)
-  return powers
+  return paper.elements([aen.permutation(name, (side, side))], side * side)
 
 
 @functools.cache
@@ -53,16 +51,9 @@ def tables(names: tuple[str, ...], side: int) -> tuple[np.ndarray, np.ndarray]:
   return np.array(filled, np.int32), orders
 
 
-class Dense(nn.Module):
-  """An ordinary network with one hidden layer."""
-
-  num_classes: int
-
-  @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps x [B, H, H] to logits."""
-    x = nn.relu(nn.Dense(_WIDTH)(x.reshape(len(x), -1)))
-    return nn.Dense(self.num_classes)(x)
+def dense(num_classes: int) -> nn.Module:
+  """Returns an ordinary network with one hidden layer."""
+  return timing.DenseMLP((_WIDTH, num_classes))
 
 
 @functools.partial(
@@ -166,7 +157,7 @@ def accuracy(
   return (outputs.argmax(axis=-1) == labels).mean()
 
 
-def learned_augmentation(
+def learned(
   images: np.ndarray,
   labels: np.ndarray,
   seed: int,
@@ -178,7 +169,7 @@ def learned_augmentation(
   """
   _, logits = fit(
     jax.random.key(seed),
-    Dense(int(labels.max()) + 1),
+    dense(int(labels.max()) + 1),
     {},
     images,
     labels,
@@ -192,7 +183,7 @@ def learned_augmentation(
   return tuple(s for s, found in zip(symmetries, wide, strict=True) if found)
 
 
-def compared_augmentation(
+def compared(
   images: np.ndarray,
   labels: np.ndarray,
   seed: int,
@@ -205,7 +196,7 @@ def compared_augmentation(
   more than two standard errors of the mean difference over splits.
   """
   rng, held_out = np.random.default_rng(seed), len(labels) // 4
-  model = Dense(int(labels.max()) + 1)
+  model = dense(int(labels.max()) + 1)
   powers, orders = tables(symmetries, images.shape[1])
   scores = np.empty((_SPLITS, 1 + len(symmetries)))  # the last one is none
   for split in range(_SPLITS):

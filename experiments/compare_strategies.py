@@ -99,7 +99,7 @@ def main(_: list[str]) -> None:
         named['searches'] = len(numbers)
         rows += [named | row for row in _curve_rows(curves)]
         summary += [named | r for r in _summary_rows(curves['networks'], truth)]
-      print(results.regret_table(summary, landscape.name), flush=True)
+      print(results.regret_table(summary, landscape.name))
   rows_lib.write(out / 'regret.csv', rows)
   rows_lib.write(out / 'summary.csv', summary)
   draw(summary).savefig(out / 'regret.png', metadata={'Software': None})
@@ -133,7 +133,7 @@ def search(
     traces = traces_lib.load(path)
     if traces is None:
       which = f'{landscape.name}: {label}, searches {first} to {last - 1}'
-      print(which, flush=True)
+      print(which)
       traces = compare.search_landscape(
         strategy, landscape, np.arange(first, last), rounds, chunk > 1
       )

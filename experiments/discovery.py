@@ -27,9 +27,11 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
+import itertools
 import pathlib
 import time
 from typing import Any
+from typing import NamedTuple
 
 from absl import flags as absl_flags
 import jax
@@ -44,6 +46,7 @@ from aen.search import mlp_space
 from aen.search import search as search_lib
 from experiments import augmentation
 from experiments import flags
+from experiments import invariant_sets
 from experiments import launch
 from experiments import results
 from experiments import rows as rows_lib
@@ -53,7 +56,7 @@ _NUM_SEEDS = absl_flags.DEFINE_integer(
 )
 _PLACES = flags.places()
 _OUT = absl_flags.DEFINE_string(
-  'out', 'results/discovery.csv', 'File of all answers.'
+  'out', 'results/discovery.csv', 'File of all rows_lib.'
 )
 _PAGE = absl_flags.DEFINE_string(
   'page', 'docs/discovery.md', 'Page whose table is written; empty for none.'
@@ -73,8 +76,7 @@ _SIZES = {'num_train': 1500, 'num_validation': 300, 'num_test': 2000}
 _BUDGET = {'max_networks': 8, 'top': 2, 'retrain_seeds': 2}
 
 
-@dataclasses.dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
   """Images to find symmetries in; test images are for the final networks."""
 
   images: np.ndarray  # float32 [N, H, H]
@@ -84,10 +86,11 @@ class Problem:
   seed: int
 
 
-def load(name: str, seed: int, **where: Any) -> Problem:
+@functools.lru_cache(maxsize=1)  # the next methods ask for the same
+def load(name: str, seed: int) -> Problem:
   """Returns the draw of a data set that belongs to a seed."""
-  sizes = _SIZES if name in MADE else {}
-  data = aen.load_dataset(name, seed=seed, **where, **sizes).normalised()
+  options = dataclasses.asdict(_PLACES()) | (_SIZES if name in MADE else {})
+  data = aen.load_dataset(name, seed=seed, **options).normalised()
   parts = (data.train, data.validation)
   images = np.concatenate([part.images for part in parts])
   labels = np.concatenate([part.labels for part in parts])
@@ -98,20 +101,9 @@ def load(name: str, seed: int, **where: Any) -> Problem:
 
 
 def truth(name: str, side: int) -> tuple[str, ...]:
-  """Returns the candidates that the images have: powers of the planted one.
-
-  Images are originals under a uniformly random element of a group: the powers
-  of one symmetry (IAug2 and IAug3 flip with probability 1/2), or the rotations
-  by any angle, of which four permute pixels. Their distribution is invariant
-  under the elements of this group. The originals have none of the twelve.
-  """
-  planted = {**PLANTED, **MADE}[name]
-  powers = {power.tobytes() for power in augmentation.cycle(planted, side)}
-  return tuple(
-    s
-    for s in PAPER_SYMMETRIES
-    if aen.permutation(s, (side, side)).tobytes() in powers
-  )
+  """Returns the candidates that the images have, exactly."""
+  bit = 1 + PAPER_SYMMETRIES.index({**PLANTED, **MADE}[name])
+  return invariant_sets.true_symmetries(f'iaug{bit}_group', side)
 
 
 def searched(problem: Problem) -> tuple[str, ...]:
@@ -132,12 +124,8 @@ METHODS: Mapping[str, Callable[[Problem], tuple[str, ...]]] = {
   'screen': lambda p: aen.screen(p.images, p.labels, seed=p.seed).accepted,
   'unconditional': lambda p: aen.screen(p.images, seed=p.seed).accepted,
   'discover': searched,
-  'augerino': lambda p: augmentation.learned_augmentation(
-    p.images, p.labels, p.seed
-  ),
-  'augmentation': lambda p: augmentation.compared_augmentation(
-    p.images, p.labels, p.seed
-  ),
+  'augerino': lambda p: augmentation.learned(p.images, p.labels, p.seed),
+  'augmentation': lambda p: augmentation.compared(p.images, p.labels, p.seed),
 }
 REFERENCES = ('none', 'truth', 'truth_augmented')
 # These lead to an augmented baseline, the others to equivariant MLPs.
@@ -149,14 +137,16 @@ def _space(side: int, num_classes: int) -> mlp_space.MLPSpace:
   return mlp_space.mlp_space((side, side), num_classes, head='invariant')
 
 
+@functools.lru_cache(maxsize=len(METHODS) + len(REFERENCES))
 def final_accuracy(
-  problem: Problem, found: Sequence[str], augmented: bool
+  name: str, seed: int, found: tuple[str, ...], augmented: bool
 ) -> float:
   """Trains the network that an answer leads to on all images, and tests it.
 
   It is the MLP with the symmetries found, or if `augmented`, the baseline
   trained with random powers of all of them. Everything else is the same.
   """
+  problem = load(name, seed)
   side = problem.images.shape[1]
   space = _space(side, int(problem.labels.max()) + 1)
   network = 0 if augmented else space.network(found)
@@ -178,65 +168,52 @@ def final_accuracy(
   return float(augmentation.accuracy(model, variables, *test))
 
 
-def ask(
-  name: str, problem: Problem, methods: Sequence[str]
-) -> Iterator[dict[str, str]]:
-  """Yields a line of the file for each method."""
-  true = truth(name, problem.images.shape[1])
+def ask(dataset: str, seed: int, method: str) -> dict[str, object]:
+  """Returns what a method finds, and how good the network is that it gets."""
+  problem = load(dataset, seed)
+  true = truth(dataset, problem.images.shape[1])
   known = {**dict.fromkeys(REFERENCES, lambda _: true), **METHODS}
   known['none'] = lambda _: ()
-  accuracies: dict[tuple[bool, tuple[str, ...]], float] = {}
-  for method in methods:
-    start = time.process_time()
-    answer = known[method](problem)
-    seconds = time.process_time() - start
-    found = tuple(s for s in PAPER_SYMMETRIES if s in answer)
-    network = method in _AUGMENTING and bool(found), found
-    if network not in accuracies:
-      accuracies[network] = final_accuracy(problem, found, network[0])
-    yield {
-      'dataset': name,
-      'seed': str(problem.seed),
-      'method': method,
-      'true': ' '.join(true),
-      'found': ' '.join(found),
-      'accuracy': f'{accuracies[network]:.4f}',
-      'cpu_seconds': f'{seconds:.2f}',
-    }
+  start = time.process_time()
+  answer = known[method](problem)
+  seconds = time.process_time() - start
+  found = tuple(s for s in PAPER_SYMMETRIES if s in answer)
+  augmented = method in _AUGMENTING and bool(found)
+  return {
+    'true': ' '.join(true),
+    'found': ' '.join(found),
+    'accuracy': f'{final_accuracy(dataset, seed, found, augmented):.4f}',
+    'cpu_seconds': f'{seconds:.2f}',
+  }
 
 
-def table(rows: Sequence[rows_lib.Row]) -> str:
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
   """Returns the table of the page, in Markdown."""
   baseline = {
-    (row['dataset'], row['seed']): float(row['accuracy'])
+    (row['dataset'], str(row['seed'])): float(row['accuracy'])
     for row in rows
     if row['method'] == 'none'
   }
-  kinds = {'all': {**PLANTED, **MADE}, 'planted': PLANTED}
-  lines = []
-  for kind, names in {**kinds, **{name: (name,) for name in MADE}}.items():
-    for method in (*METHODS, *REFERENCES):
-      own = [
-        row
-        for row in rows
-        if row['method'] == method and row['dataset'] in names
-      ]
-      if not own:
-        continue
-      accuracies = np.array([100 * float(row['accuracy']) for row in own])
-      others = [100 * baseline[row['dataset'], row['seed']] for row in own]
-      lines.append(
-        [
-          kind,
-          method,
-          *(rates(own) if method in METHODS else ('', '')),
-          mean(accuracies, '.1f'),
-          '' if method == 'none' else mean(accuracies - others, '+.1f'),
-          mean([float(row['cpu_seconds']) / 60 for row in own], '.3f')
-          if method in METHODS
-          else '',
-        ]
-      )
+  kinds = {'all': (*PLANTED, *MADE), 'planted': (*PLANTED,)}
+  kinds |= {name: (name,) for name in MADE}
+  lines, interval = [], results.with_interval
+  for kind, method in itertools.product(kinds, (*METHODS, *REFERENCES)):
+    own = [
+      row
+      for row in rows
+      if row['method'] == method and row['dataset'] in kinds[kind]
+    ]
+    if not own:
+      continue
+    accuracies = np.array([100 * float(row['accuracy']) for row in own])
+    others = [100 * baseline[row['dataset'], str(row['seed'])] for row in own]
+    minutes = [float(row['cpu_seconds']) / 60 for row in own]
+    line = [kind, method, '', '', interval(accuracies, '.1f'), '', '']
+    if method in METHODS:
+      line[2:4], line[6] = rates(own), interval(minutes, '.3f')
+    if method != 'none':
+      line[5] = interval(accuracies - others, '+.1f')
+    lines.append(line)
   heads = (
     'data',
     'method',
@@ -249,7 +226,7 @@ def table(rows: Sequence[rows_lib.Row]) -> str:
   return rows_lib.markdown(heads, lines)
 
 
-def rates(rows: Sequence[rows_lib.Row]) -> Iterator[str]:
+def rates(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
   """Says how many true and false symmetries were found (Wilson's intervals)."""
   answers = [(set(r['found'].split()), set(r['true'].split())) for r in rows]
   num_true = sum(len(true) for _, true in answers)
@@ -263,16 +240,7 @@ def rates(rows: Sequence[rows_lib.Row]) -> Iterator[str]:
     yield f'{count} of {total} ({low:.0f} … {high:.0f} %)'
 
 
-def mean(values: Sequence[float] | np.ndarray, spec: str) -> str:
-  """Says a mean with its 95 % interval by Student's t."""
-  if len(values) < 2:
-    return format(values[0], spec)
-  centre, margin = results.paired([*values])
-  low, high = centre - margin, centre + margin
-  return f'{centre:{spec}} ({low:{spec}} … {high:{spec}})'
-
-
-def with_table(page: str, rows: Sequence[rows_lib.Row]) -> str:
+def with_table(page: str, rows: Sequence[Mapping[str, Any]]) -> str:
   """Returns a page with its table replaced."""
   before, rest = page.split('<!-- table -->\n')
   after = rest.split('\n<!-- end of table -->')[1]
@@ -282,24 +250,14 @@ def with_table(page: str, rows: Sequence[rows_lib.Row]) -> str:
 
 def main(_: list[str]) -> None:
   """Asks everything that has not been answered yet, and writes the page."""
-  path = pathlib.Path(_OUT.value)
-  rows = [*rows_lib.read(path)]
-  known = {(row['dataset'], row['seed'], row['method']) for row in rows}
+  questions = (
+    {'dataset': name, 'seed': seed, 'method': method}
+    for seed in range(_NUM_SEEDS.value)  # any prefix is a fair sample
+    for name in (*list(PLANTED)[seed % 6 :: 6], *MADE)
+    for method in (*REFERENCES, *METHODS)
+  )
   with launch.resumable():
-    for seed in range(_NUM_SEEDS.value):  # any prefix is a fair sample
-      for name in (*list(PLANTED)[seed % 6 :: 6], *MADE):
-        methods = [
-          method
-          for method in (*REFERENCES, *METHODS)
-          if (name, str(seed), method) not in known
-        ]
-        if not methods:
-          continue
-        problem = load(name, seed, **dataclasses.asdict(_PLACES()))
-        for row in ask(name, problem, methods):
-          rows.append(row)
-          rows_lib.write(path, rows)
-          print(', '.join(f'{k}: {v}' for k, v in row.items()), flush=True)
+    rows = rows_lib.ask_all(pathlib.Path(_OUT.value), questions, ask)
   print(table(rows))
   if _PAGE.value:
     page = pathlib.Path(_PAGE.value).read_text('utf-8')

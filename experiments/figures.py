@@ -12,8 +12,9 @@ from aen.search import agent as agent_lib
 from aen.search import compare
 from aen.search import landscape as landscape_lib
 from experiments import published_mlp
+from experiments import results
+from experiments import rows as rows_lib
 from experiments import traces
-from experiments.rows import Row
 
 # Legends below the axes, where they cover nothing.
 _BELOW = {
@@ -159,37 +160,26 @@ def gains(found: Mapping[str, Mapping[str, float]]) -> figure.Figure:
   return drawn
 
 
-def gcnn_epochs(rows: Sequence[Row]) -> figure.Figure:
+def gcnn_epochs(rows: Sequence[rows_lib.Row]) -> figure.Figure:
   """Draws test accuracy by epoch: the large networks, by data and by start.
 
   A row per data set on which networks were trained at equal start. A line is
   the mean of the seeds, its band their range.
   """
-  networks = {
-    'baseline': ('', style.GREY),
-    'D4': ('rotation horizontal_flip', style.BEST),
-    'P4H2V2 as published': (
-      'rotation horizontal_flip vertical_flip',
-      style.GREEN,
-    ),
-  }
+  networks = {label: key[0] for label, key in results.GCNN_CONTROLS.items()}
+  networks['P4H2V2 as published'] = 'rotation horizontal_flip vertical_flip'
+  colors = (style.GREY, style.BEST, style.GREEN)
   starts = {'': 'published start', 'initializer=unit_variance': 'equal start'}
   chosen = [r for r in rows if r['size'] == 'large' and not r['augmentations']]
+  children = rows_lib.by(('dataset', 'recipe', 'symmetries'), chosen)
   at_equal_start = [row for row in chosen if row['recipe']]
   names = dict.fromkeys(row['dataset'] for row in at_equal_start or chosen)
   panels = [(name, start) for name in names for start in starts]
   drawn, grid = _panels(len(panels), len(starts), 3.6, 2.6, (0, 0.3))
   for ax, (name, start) in zip(grid.flat, panels, strict=True):
-    for label, (symmetries, color) in networks.items():
-      curves = np.array(
-        [
-          [float(value) for value in row['test_accuracy'].split()]
-          for row in chosen
-          if (row['dataset'], row['recipe']) == (name, start)
-          and row['symmetries'] == symmetries
-        ]
-      )
-      if curves.size:
+    for (label, names_of), color in zip(networks.items(), colors, strict=True):
+      if own := children.get((name, start, names_of)):
+        curves = np.array([row['test_accuracy'].split() for row in own], float)
         epochs = np.arange(1, curves.shape[1] + 1)
         ax.plot(epochs, curves.mean(0), '.-', c=color, ms=4, label=label)
         ax.fill_between(

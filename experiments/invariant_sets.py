@@ -1,11 +1,14 @@
-"""Synthetic data that have every symmetry they are tested for, exactly.
+"""Data whose symmetries are known exactly: G-data sets, and synthetic ones.
 
-Each kind is a function from a random generator to (inputs, labels, symmetries,
-grid): what `aen.screen` takes.
+Each kind of synthetic data has every symmetry that it is tested for. It is a
+function from a random generator to (inputs, labels, symmetries, grid): what
+`aen.screen` takes.
 
-Legend: N examples.
+Legend: N examples, P points.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 import functools
 import math
 from typing import Any
@@ -13,8 +16,10 @@ from typing import Any
 import numpy as np
 
 import aen
+from aen.data import transform
 from aen.groups import paper
 from aen.groups.orbits import permutation
+from aen.groups.symmetries import PAPER_SYMMETRIES
 
 NUM_EXAMPLES = 96
 _SQUARE = ('rotation', 'horizontal_flip', 'vertical_flip')
@@ -50,6 +55,16 @@ def power(points: np.ndarray, exponent: int) -> np.ndarray:
   return result
 
 
+def randomly_transformed(
+  rng: np.random.Generator,
+  flat: np.ndarray,
+  elements: Sequence[np.ndarray] | np.ndarray,
+) -> np.ndarray:
+  """Applies a random element of a group to each example of flat, [N, P]."""
+  chosen = np.asarray(elements)[rng.integers(len(elements), size=len(flat))]
+  return np.take_along_axis(flat, chosen, axis=1)
+
+
 @functools.cache
 def _square_group(side: int) -> np.ndarray:
   """Returns the eight symmetries of the square, [8, side²]."""
@@ -62,9 +77,7 @@ def images(rng: np.random.Generator) -> tuple[Any, ...]:
   labels = rng.integers(3, size=NUM_EXAMPLES)
   means = np.random.default_rng(7).normal(size=(3, 36))
   flat = means[labels] + rng.normal(size=(NUM_EXAMPLES, 36))
-  elements = _square_group(6)
-  chosen = elements[rng.integers(len(elements), size=NUM_EXAMPLES)]
-  flat = np.take_along_axis(flat, chosen, axis=1)
+  flat = randomly_transformed(rng, flat, _square_group(6))
   return flat.reshape(NUM_EXAMPLES, 6, 6), labels, _SQUARE, (6, 6)
 
 
@@ -82,9 +95,7 @@ def boards(rng: np.random.Generator) -> tuple[Any, ...]:
   """Boards of 3 × 3 binary points, many of them equal by chance."""
   chances = np.random.default_rng(3).random(9)
   flat = (rng.random((NUM_EXAMPLES, 9)) < chances).astype(np.float32)
-  elements = _square_group(3)
-  chosen = elements[rng.integers(len(elements), size=NUM_EXAMPLES)]
-  flat = np.take_along_axis(flat, chosen, axis=1)
+  flat = randomly_transformed(rng, flat, _square_group(3))
   return flat.reshape(NUM_EXAMPLES, 3, 3), None, _SQUARE, (3, 3)
 
 
@@ -114,3 +125,38 @@ KINDS = {
   kind.__name__: kind
   for kind in (images, fixed_points, boards, sequences, large_orders)
 }
+
+
+def true_symmetries(name: str, side: int = 28) -> tuple[str, ...]:
+  """Returns the symmetries that images of a config have, exactly.
+
+  An image is x[p], for a random product p of generators. Its distribution is
+  invariant under h if p and p[h] have the same distribution. Rotation by any
+  angle counts as a uniformly random rotation by a multiple of 90°, which does
+  not change its distribution. What the original images have is left out: they
+  have none of the symmetries.
+
+  >>> true_symmetries('aug3', side=12)
+  ('top_horizontal_scramble',)
+  """
+  config = transform.config(name)
+  identity = np.arange(side * side, dtype=np.int32)
+  products = [identity]
+  for bit, name_of_bit in enumerate(PAPER_SYMMETRIES):
+    if not config.bits[bit]:
+      continue
+    points = permutation(name_of_bit, (side, side))
+    if config.as_published and 'translation' in name_of_bit:
+      axis = int(name_of_bit.startswith('horizontal'))
+      points = permutation(lambda x, a=axis: np.roll(x, 1, a), (side, side))
+    powers = [identity, points]
+    if not config.as_published or bit == transform.ROTATION:
+      powers = paper.elements([points], points.size)
+    products = [p[power] for p in products for power in powers]
+  law = Counter(p.tobytes() for p in products)
+  return tuple(
+    s
+    for s in PAPER_SYMMETRIES
+    if law
+    == Counter(p[permutation(s, (side, side))].tobytes() for p in products)
+  )

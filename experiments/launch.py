@@ -28,6 +28,7 @@ def run(main: Callable[[list[str]], None]) -> None:
       # Silences Orbax, and JAX on missing accelerators.
       absl_logging.set_verbosity(absl_logging.WARNING)
       logging.getLogger('jax._src.xla_bridge').setLevel(logging.WARNING)
+    sys.stdout.reconfigure(line_buffering=True)  # progress, also in a file
     jax.config.update('jax_numpy_rank_promotion', 'raise')
     use_all_cores()
     executors.keep_compilations()

@@ -82,7 +82,7 @@ VARIANTS = {
   'sign_language_mnist/by_photograph': 'sign_language_mnist',
 }
 # What tells rows of our table apart: the task, and the child.
-NETWORK = ('symmetries', 'augmentations', 'size')
+NETWORK = results.GCNN_NETWORK
 KEY = ('dataset', 'recipe', 'train', 'test', *NETWORK, 'seed')
 
 
@@ -98,7 +98,7 @@ def main(_: list[str]) -> None:
     for name in chosen(_DATA.name, table):
       if (data := load(name)) is None:
         continue
-      print(repr(data), flush=True)
+      print(repr(data))
       wanted = networks(_NETWORKS.value, table[name])
       for row in measure(data, wanted, store, rows_lib.read(path)):
         rows_lib.add(path, [row], KEY)
@@ -114,9 +114,8 @@ def main(_: list[str]) -> None:
 
 def configurations() -> dict[str, list[dict[str, str]]]:
   """Reads the paper's table, by data set."""
-  found: dict[str, list[dict[str, str]]] = {}
-  for row in rows_lib.read(TABLE):
-    found.setdefault(row['dataset'], []).append(dict(row))
+  table = rows_lib.by(('dataset',), rows_lib.read(TABLE))
+  found = {name: rows for (name,), rows in table.items()}
   for variant, official in VARIANTS.items():
     if official in found:
       found[variant] = [row | {'test_accuracy': ''} for row in found[official]]
@@ -141,7 +140,7 @@ def load(name: str) -> dataset_lib.Dataset | None:
     try:
       return _DATA.load(attempt)
     except (OSError, ImportError) as error:
-      print(f'{attempt} is not there: {error}', flush=True)
+      print(f'{attempt} is not there: {error}')
   return None
 
 
@@ -156,10 +155,8 @@ def networks(kinds: Sequence[str], table: Sequence[Row]) -> list[Row]:
     raise ValueError(
       f'--networks must be some of {", ".join(known)}, got {unknown[0]!r}'
     )
-  rows: dict[tuple[str, ...], Row] = {}
-  for row in (row for kind in kinds for row in known[kind]):
-    rows.setdefault(tuple(row[column] for column in NETWORK), row)
-  return list(rows.values())
+  found = rows_lib.by(NETWORK, (row for kind in kinds for row in known[kind]))
+  return [rows[0] for rows in found.values()]
 
 
 def measure(

@@ -24,6 +24,7 @@ resumes an interrupted run. A quarter of an hour on one core.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 import time
 from typing import Any
@@ -33,9 +34,11 @@ import numpy as np
 
 import aen
 from aen import io as io_lib
+from aen.groups import paper
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import orbits
 from aen.groups.orbits import permutation
+from experiments import invariant_sets
 from experiments import launch
 from experiments import rows as rows_lib
 
@@ -76,12 +79,8 @@ def sequence(rng: np.random.Generator) -> Problem:
     aen.Symmetry('complement_only', lambda x: x[:, ::-1]),
     aen.Symmetry('shift', lambda x: np.roll(x, 4, axis=0)),
   ]
-  hidden = ((12, 4),)
-  options = {
-    'symmetries': candidates,
-    'grid_axes': 2,
-    'hidden_shapes': hidden,
-  }
+  options = {'symmetries': candidates, 'grid_axes': 2}
+  options['hidden_shapes'] = ((12, 4),)
   names = np.array(['TATA box', 'CAAT box'])
   return np.eye(4)[bases], names[labels], 'reverse_complement', options
 
@@ -92,11 +91,7 @@ def volume(rng: np.random.Generator) -> Problem:
   planted = candidates[rng.integers(len(candidates))]
   points = permutation(planted, (4, 4, 4))
   inputs, labels = transformed_patterns(rng, points, 2.5)
-  options = {
-    'max_networks': 12,
-    'grid_axes': 3,
-    'hidden_shapes': ((4, 4, 4),),
-  }
+  options = {'max_networks': 12, 'hidden_shapes': ((4, 4, 4),), 'grid_axes': 3}
   return inputs.reshape(-1, 4, 4, 4), labels, planted.name, options
 
 
@@ -152,12 +147,8 @@ def transformed_patterns(
   """Returns noisy copies of three patterns under powers of a permutation."""
   labels = rng.integers(3, size=_NUM_EXAMPLES)
   patterns = rng.normal(size=(3, points.size))[labels]
-  power = np.arange(points.size)
-  powers = [power]
-  while not np.array_equal(power := points[power], powers[0]):
-    powers.append(power)
-  drawn = np.array(powers)[rng.integers(len(powers), size=_NUM_EXAMPLES)]
-  patterns = np.take_along_axis(patterns, drawn, axis=1)
+  powers = paper.elements([points], points.size)
+  patterns = invariant_sets.randomly_transformed(rng, patterns, powers)
   return patterns + noise * rng.normal(size=patterns.shape), labels
 
 
@@ -171,46 +162,29 @@ KINDS: Mapping[str, Callable[[np.random.Generator], Problem]] = {
 
 
 def ask(kind: str, seed: int) -> dict[str, object]:
-  """Runs one search; returns its line of the file."""
+  """Runs the search of one problem; returns its answer."""
   inputs, targets, planted, options = KINDS[kind](np.random.default_rng(seed))
   start = time.process_time()
-  result = aen.discover(
-    inputs,
-    targets,
-    seed=seed,
-    progress=False,
-    **options,
-  )
+  result = aen.discover(inputs, targets, seed=seed, progress=False, **options)
   best = result.best
+  right = planted in {*best.symmetries, *best.implied}
   return {
-    'kind': kind,
-    'seed': seed,
     'planted': planted,
-    'chosen': best.name,
-    'implied': ' + '.join(best.implied),
-    'right': int(planted in {*best.symmetries, *best.implied}),
-    'score': f'{best.accuracy:.4f}',  # accuracy, or R²
-    'baseline': f'{best.baseline_accuracy:.4f}',
-    'gain': f'{best.gain.mean:.4f}',
-    'low': f'{best.gain.low:.4f}',
-    'high': f'{best.gain.high:.4f}',
+    **rows_lib.of_search(best, right, ('score', 'baseline')),  # accuracy, or R²
     'num_networks': len(result.space),
     'num_trained': result.counts.networks,
     'seconds': f'{time.process_time() - start:.1f}',
   }
 
 
-def summary(rows: list[Mapping[str, object]]) -> str:
+def summary(rows: Iterable[Mapping[str, object]]) -> str:
   """Counts right answers by kind."""
+  found = rows_lib.by(('kind',), rows)
   lines = []
-  for kind in KINDS:
-    own = [row for row in rows if row['kind'] == kind]
-    if own:
-      right = sum(int(str(row['right'])) for row in own)
-      median = np.median([float(str(row['seconds'])) for row in own])
-      lines.append(
-        f'{kind:12} right in {right} of {len(own)}, {median:.0f} s a search'
-      )
+  for kind in (kind for kind in KINDS if (kind,) in found):
+    own = found[kind,]
+    median = np.median([float(row['seconds']) for row in own])
+    lines.append(f'{kind:12} {rows_lib.count(own)}, {median:.0f} s a search')
   return '\n'.join(lines)
 
 
@@ -218,17 +192,13 @@ def main(_: list[str]) -> None:
   """Asks everything that has not been answered yet."""
   config = {'experiment': 'recovery', 'examples': _NUM_EXAMPLES}
   path = io_lib.open_run(_OUT.value, config) / 'recovery.csv'
-  rows: list[Mapping[str, object]] = [*rows_lib.read(path)]
-  known = {(row['kind'], row['seed']) for row in rows}
+  questions = (
+    {'kind': kind, 'seed': _FIRST_SEED + trial}
+    for trial in range(_NUM_TRIALS.value)  # any prefix is a fair sample
+    for kind in _KINDS.value or KINDS
+  )
   with launch.resumable():
-    for trial in range(_NUM_TRIALS.value):  # any prefix is a fair sample
-      seed = _FIRST_SEED + trial
-      for kind in _KINDS.value or KINDS:
-        if (kind, str(seed)) not in known:
-          rows.append(ask(kind, seed))
-          rows_lib.write(path, rows)
-          print(', '.join(f'{k}: {v}' for k, v in rows[-1].items()), flush=True)
-  print(summary(rows))
+    print(summary(rows_lib.ask_all(path, questions, ask)))
 
 
 if __name__ == '__main__':

@@ -165,7 +165,7 @@ class Reproduction:
         self.run_dir / 'landscapes',
       )
       landscape_lib.save_all(path, found.values())
-      print(f'{name} is in {path}', flush=True)
+      print(f'{name} is in {path}')
     return []
 
   def searches(self, name: str) -> list[Task]:
@@ -196,7 +196,7 @@ class Reproduction:
       )
       path = traces.path_of(self.results, landscape)
       traces.save(path, trace)
-      print(f'wrote {path}', flush=True)
+      print(f'wrote {path}')
       trace = traces.load_one(self.results, landscape)
     found = traces.top_networks(trace, landscape, self.top)
     roles = {f'search {i}': n for i, n in enumerate(found, start=1)}
@@ -270,7 +270,7 @@ def timed(
   finally:
     ended = datetime.datetime.now(datetime.UTC)
     seconds = round((ended - started).total_seconds())
-    print(f'{stage}: {state} after {seconds} s', flush=True)
+    print(f'{stage}: {state} after {seconds} s')
     row = {
       'started': started.isoformat(timespec='seconds'),
       'stage': stage,
@@ -308,8 +308,7 @@ def verify(work: Reproduction, count: int) -> int:
     print(
       f'{known["dataset"]}, {known["symmetries"] or "no symmetry"}, seed'
       f' {known["seed"]}: {before};'
-      f' {"the same" if before == now else f"now {now}"}',
-      flush=True,
+      f' {"the same" if before == now else f"now {now}"}'
     )
   return int(differ > 0)
 

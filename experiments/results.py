@@ -7,6 +7,7 @@ symmetries), S seeds.
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import operator
 import re
 from typing import Any
 from typing import NamedTuple
@@ -62,9 +63,7 @@ class Network(NamedTuple):
 
 def networks(rows: Iterable[Row]) -> list[Network]:
   """Gathers the seeds of every role on every data set, in order."""
-  gathered: dict[tuple[str, str], list[Row]] = {}
-  for row in rows:
-    gathered.setdefault((row['dataset'], row['role']), []).append(row)
+  gathered = rows_lib.by(('dataset', 'role'), rows)
   return [
     Network(
       role,
@@ -81,15 +80,22 @@ def networks(rows: Iterable[Row]) -> list[Network]:
   ]
 
 
+def cells(
+  rows: Sequence[Row], base: str, configs: Sequence[str]
+) -> list[list[Network]]:
+  """Returns our networks of a table; none if a data set is missing."""
+  known = {(n.dataset, n.symmetries): n for n in networks(rows)}
+  names = [' '.join(symmetries) for symmetries in published_mlp.NETWORKS]
+  datasets = [f'{base}/{config}' for config in configs]
+  if any((dataset, '') not in known for dataset in datasets):
+    return []
+  return [[known[dataset, name] for name in names] for dataset in datasets]
+
+
 def grid(rows: Sequence[Row], base: str, configs: Sequence[str]) -> np.ndarray:
   """Returns means over seeds, by the paper protocol. [rows, 13]."""
-  means = {(n.dataset, n.symmetries): n.paper.mean for n in networks(rows)}
-  return np.array(
-    [
-      [means[f'{base}/{config}', ' '.join(n)] for n in published_mlp.NETWORKS]
-      for config in configs
-    ]
-  )
+  ours = cells(rows, base, configs)
+  return np.array([[network.paper.mean for network in row] for row in ours])
 
 
 def compare(ours: np.ndarray, paper: np.ndarray) -> str:
@@ -144,58 +150,59 @@ def found(
   Rows are of networks with at most one symmetry, of those that the search found
   by the published recipe, and of the latter by other recipes.
   """
-  printed = published_mlp.found()
+  printed, any_search = published_mlp.found(), r'search \d+'
   singles, searched, again = map(networks, (tables, retrained, others))
-
-  def best(
-    candidates: Iterable[Network], dataset: str, column: str, words: str
-  ) -> Network | None:
-    """Returns the best network of a data set, of those whose role matches."""
-    matching = [
-      network
-      for network in candidates
-      if network.dataset == dataset and re.fullmatch(words, network.role)
-    ]
-    return max(matching, key=lambda n: getattr(n, column).mean, default=None)
-
-  any_search = r'search \d+'
-  return [
-    Found(
-      dataset,
-      printed[dataset].test_accuracy,
-      best(searched, dataset, 'paper', any_search),
-      best(searched, dataset, 'validation', any_search),
-      best(singles, dataset, 'validation', '.*'),
-      best(again, dataset, 'paper', f'{any_search}, {published_mlp.OURS}'),
-      best(searched, dataset, 'paper', 'paper'),
-    )
-    for dataset in dict.fromkeys(network.dataset for network in searched)
-  ]
+  # Candidates, their roles, and what the best of them is best by.
+  kinds = {
+    'paper': (searched, any_search, 'paper.mean'),
+    'validation': (searched, any_search, 'validation.mean'),
+    'single': (singles, '.*', 'validation.mean'),
+    'ours': (again, f'{any_search}, {published_mlp.OURS}', 'paper.mean'),
+    'theirs': (searched, 'paper', 'paper.mean'),
+  }
+  rows = []
+  for dataset in dict.fromkeys(network.dataset for network in searched):
+    best: dict[str, Any] = {}
+    for kind, (candidates, roles, by) in kinds.items():
+      own = [n for n in candidates if n.dataset == dataset]
+      matching = [n for n in own if re.fullmatch(roles, n.role)]
+      best[kind] = max(matching, key=operator.attrgetter(by), default=None)
+    rows.append(Found(dataset, printed[dataset].test_accuracy, **best))
+  return rows
 
 
-def combined_error(
-  ours: Network, printed: float, num_images: int = 1000
-) -> float:
-  """Returns the standard error of the paper's accuracy less ours, in points.
+def shortfalls(column: Iterable[tuple[Found, Network]]) -> str:
+  """Names the rows that fall short of the paper's by more than chance.
 
-  Ours varies with the seeds, and both with the drawing of their test images.
+  Ours vary with the seeds, and both with the drawing of 1000 test images.
   """
-  share = printed / 100
-  images = 2 * 100**2 * share * (1 - share) / num_images
-  return float(np.sqrt(ours.paper.standard_error**2 + images))
+  lacking = []
+  for row, network in column:
+    short, share = row.printed - network.paper.mean, row.printed / 100
+    images = 2 * 100**2 * share * (1 - share) / 1000
+    error = float(np.sqrt(network.paper.standard_error**2 + images))
+    if short > 2 * error:
+      errors = f'{short / error:.1f} standard errors'
+      lacking.append(f'{row.dataset} (by {short:.1f} points, {errors})')
+  return ', '.join(lacking) or 'none'
 
 
-def paired(differences: Sequence[float]) -> tuple[float, float]:
+def paired(differences: Sequence[float] | np.ndarray) -> tuple[float, float]:
   """Returns the mean and half its 95 % interval, by Student's t."""
   values = np.asarray(differences, float)
   margin = stats.t.ppf(0.975, values.size - 1) * stats.sem(values)
   return float(values.mean()), float(margin)
 
 
-def with_interval(differences: Sequence[float]) -> str:
-  """Says what `paired` returns."""
-  mean, margin = paired(differences)
-  return f'{mean:+.2f} ({mean - margin:+.2f} … {mean + margin:+.2f})'
+def with_interval(
+  values: Sequence[float] | np.ndarray, spec: str = '+.2f'
+) -> str:
+  """Says what `paired` returns; of one value, that value."""
+  if len(values) == 1:
+    return format(values[0], spec)
+  mean, margin = paired(values)
+  low, high = mean - margin, mean + margin
+  return f'{mean:{spec}} ({low:{spec}} … {high:{spec}})'
 
 
 def regret_table(rows: Iterable[Mapping[str, Any]], landscape: str) -> str:
@@ -218,7 +225,7 @@ GCNN_CONTROLS = {
   'D4': ('rotation horizontal_flip', '', 'large'),
 }
 _GCNN_TASK = ('dataset', 'recipe', 'train', 'validation', 'test')
-_GCNN_NETWORK = ('symmetries', 'augmentations', 'size')
+GCNN_NETWORK = ('symmetries', 'augmentations', 'size')
 
 
 class Accuracies(NamedTuple):
@@ -233,54 +240,41 @@ def gcnn_accuracies(rows: Iterable[Row]) -> Accuracies:
   """Returns the test accuracies of rows, by three ways to choose the epoch."""
   found = Accuracies([], [], [])
   for row in rows:
-    test = [float(value) for value in row['test_accuracy'].split()]
-    validation = [float(value) for value in row['validation_accuracy'].split()]
+    test = np.array(row['test_accuracy'].split(), float)
+    validation = np.array(row['validation_accuracy'].split(), float)
     found.last.append(test[-1])
-    found.best.append(max(test))
-    found.validated.append(test[int(np.argmax(validation))])
+    found.best.append(test.max())
+    found.validated.append(test[validation.argmax()])
   return found
 
 
-def gcnn_networks(rows: Iterable[Row]) -> dict[tuple[str, ...], list[Row]]:
-  """Groups the children of each network on each task."""
-  found: dict[tuple[str, ...], list[Row]] = {}
-  for row in rows:
-    key = tuple(row[name] for name in (*_GCNN_TASK, *_GCNN_NETWORK))
-    found.setdefault(key, []).append(row)
-  return found
+# The columns of our table of group CNNs, and how a row of the file fills them.
+_GCNN_COLUMNS = {
+  'data': '{dataset}',
+  'training + validation / test images': '{train} + {validation} / {test}',
+  'symmetries': '{symmetries}',
+  'augmentations': '{augmentations}',
+  'size': '{size}',
+  'recipe': '{recipe}',
+  'weights': '{weights}',
+  'paper': '{paper}',
+}
 
 
 def gcnn_table(rows: Iterable[Row]) -> str:
   """Returns our rows of the paper's table of group CNNs, in Markdown."""
-  images = 'training + validation / test images'
-  choices = ('symmetries', 'augmentations')
   lines = []
-  for children in gcnn_networks(rows).values():
-    row = children[0]
-    lines.append(
-      [
-        row['dataset'],
-        '{train} + {validation} / {test}'.format_map(row),
-        *(rows_lib.words(row[name]) for name in choices),
-        row['size'],
-        row['recipe'] or 'published',
-        row['weights'],
-        row['paper'] and f'{float(row["paper"]):.2f}',
-        *map(_mean_and_error, gcnn_accuracies(children)),
-      ]
-    )
-  ours = ('last epoch', 'best test epoch', 'best validation epoch')
-  heads = [
-    'data',
-    images,
-    *choices,
-    'size',
-    'recipe',
-    'weights',
-    'paper',
-    *ours,
-  ]
-  return rows_lib.markdown(heads, lines)
+  for children in rows_lib.by((*_GCNN_TASK, *GCNN_NETWORK), rows).values():
+    row = dict(children[0])
+    for name in ('symmetries', 'augmentations'):
+      row[name] = rows_lib.words(row[name])
+    row['recipe'] = row['recipe'] or 'published'
+    row['paper'] = row['paper'] and f'{float(row["paper"]):.2f}'
+    cells = (cell.format_map(row) for cell in _GCNN_COLUMNS.values())
+    ours = map(_mean_and_error, gcnn_accuracies(children))
+    lines.append([*cells, *ours])
+  ways = ('last epoch', 'best test epoch', 'best validation epoch')
+  return rows_lib.markdown([*_GCNN_COLUMNS, *ways], lines)
 
 
 def gcnn_shortfall(rows: Iterable[Row]) -> str:
@@ -289,7 +283,7 @@ def gcnn_shortfall(rows: Iterable[Row]) -> str:
   At the best test epoch, over the paper's rows on data sets that are complete.
   """
   gaps: dict[str, list[float]] = {}
-  for children in gcnn_networks(rows).values():
+  for children in rows_lib.by((*_GCNN_TASK, *GCNN_NETWORK), rows).values():
     row = children[0]
     if row['paper'] and not row['recipe'] and 'partial' not in row['dataset']:
       ours = np.mean(gcnn_accuracies(children).best)
@@ -313,18 +307,13 @@ def gcnn_gains(rows: Iterable[Row]) -> str:
 
   The interval is Welch's, with a confidence of 95 %, over the seeds.
   """
-  tasks: dict[tuple[str, ...], dict[tuple[str, ...], list[Row]]] = {}
-  size = len(_GCNN_TASK)
-  for key, children in gcnn_networks(rows).items():
-    tasks.setdefault(key[:size], {})[key[size:]] = children
   lines = []
-  for (dataset, recipe, *_), networks in tasks.items():
+  for (dataset, recipe, *_), children in rows_lib.by(_GCNN_TASK, rows).items():
+    networks = rows_lib.by(GCNN_NETWORK, children)
     pair = [networks.get(network, []) for network in GCNN_CONTROLS.values()]
     if min(map(len, pair)) < 2:
       continue
-    baseline, symmetric = (
-      gcnn_accuracies(children).validated for children in pair
-    )
+    baseline, symmetric = (gcnn_accuracies(each).validated for each in pair)
     found = stats.ttest_ind(symmetric, baseline, equal_var=False)
     low, high = found.confidence_interval()
     gain = np.mean(symmetric) - np.mean(baseline)

@@ -8,7 +8,6 @@ there, docs/lessons.md (what the reproduction teaches), results/mlp/README.md
 tables are in experiments/pages; here are the numbers. Ten seconds.
 """
 
-from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -87,9 +86,9 @@ def pages(root: pathlib.Path) -> dict[str, str]:
 def fill(template: str, files: 'Files') -> str:
   """Fills in the sections of a template whose files are there.
 
-  A section is repeated for all values that the function of its name yields:
+  A section is repeated for all values that the method of its name yields:
   `$name` becomes a value, a line after `<!-- each: name -->` is repeated for
-  every `row` of a value.
+  every `row` of a value. A section without a method is prose.
   """
   text = (_TEMPLATES / template).read_text('utf-8')
   head = r'^<!-- section: (\w+)(?:, needs: (.*))? -->\n'
@@ -97,11 +96,10 @@ def fill(template: str, files: 'Files') -> str:
   blocks = []
   sections = zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
   for name, needs, section in sections:
-    if not all(
-      (files.folder / path).exists() for path in (needs or '').split()
-    ):
+    paths = (files.folder / path for path in (needs or '').split())
+    if not all(path.exists() for path in paths):
       continue
-    for values in SECTIONS.get(name, lambda _: [{}])(files):
+    for values in getattr(files, name, lambda: [{}])():
 
       def repeated(line: re.Match[str], values: Values = values) -> str:
         return '\n'.join(line[2].format(row=row) for row in values[line[1]])
@@ -112,9 +110,15 @@ def fill(template: str, files: 'Files') -> str:
   return '\n\n'.join(blocks) + '\n' if blocks else ''
 
 
+GENERATING = 'the symmetries that the data were made with'
+SEARCHED = "the DQN's choice"
+BEST = 'the best in validation'
+MARKS = ('baseline', GENERATING, BEST, SEARCHED)
+
+
 @dataclasses.dataclass(frozen=True)
 class Files:
-  """The folder of results."""
+  """The folder of results, and what the sections of the pages say of it."""
 
   folder: pathlib.Path
 
@@ -123,10 +127,11 @@ class Files:
     paths = [self.folder / f'mlp/{name}.csv' for name in names]
     return [row for path in paths for row in rows_lib.read(path)]
 
-  def by_role(self, *names: str) -> dict[tuple[str, str], results.Network]:
-    """Returns networks by data set and role."""
-    found = results.networks(self.mlp(*names))
-    return {(network.dataset, network.role): network for network in found}
+  @functools.cached_property
+  def networks(self) -> dict[tuple[str, str], results.Network]:
+    """All networks but those of the tables, by data set and role."""
+    found = self.mlp('networks', 'recipes', 'lessons', 'halves')
+    return {(n.dataset, n.role): n for n in results.networks(found)}
 
   @functools.cached_property
   def landscapes(self) -> dict[str, landscape_lib.Landscape]:
@@ -143,305 +148,274 @@ class Files:
     }
     return {name: pair for name, pair in found.items() if pair[0] is not None}
 
+  @functools.cached_property
+  def marks(self) -> dict[str, dict[str, int]]:
+    """The networks to point out, by data set and by what they are."""
+    marked = {}
+    for name, landscape in self.landscapes.items():
+      config = transform.CONFIGS[name.split('/')[1]]
+      marked[name] = {
+        'baseline': 0,
+        GENERATING: landscape.network(config.symmetries),
+        BEST: int(landscape.values('validation').argmax()),
+      }
+      if name in self.searches:
+        (first,) = traces.top_networks(*self.searches[name], 1)
+        marked[name][SEARCHED] = first
+    return marked
 
-def mlp_times(files: Files) -> Iterator[Values]:
-  """How long at least one stage of the reproduction was running, and where."""
-  rows = sorted(files.mlp('times'), key=lambda row: row['started'])
-  seconds = until = 0.0
-  for row in rows:
-    start = datetime.datetime.fromisoformat(row['started']).timestamp()
-    end = start + float(row['seconds'])
-    seconds += max(0.0, end - max(start, until))
-    until = max(until, end)
-  yield {
-    'minutes': f'{seconds / 60:.0f}',
-    'stopped': sum(row['state'] == 'stopped' for row in rows),
-    'machines': ', '.join(dict.fromkeys(row['machine'] for row in rows)),
-  }
-
-
-def mlp_single(files: Files) -> Iterator[Values]:
-  """The table of single symmetries of each base. [13, 13]."""
-  cell = '{0.paper.mean:.1f} ({1:.1f})'
-  for values in _tables(files, published_mlp.SINGLE, cell):
-    diagonals = results.diagonals(values['ours'], values['paper'])
-    yield {**values, 'diagonals': diagonals}
-
-
-def mlp_multiple(files: Files) -> Iterator[Values]:
-  """The table of several symmetries of each base, by both protocols."""
-  cell = '{0.paper} ({1:.1f}); {0.test}'
-  return _tables(files, published_mlp.MULTIPLE, cell)
-
-
-def _tables(
-  files: Files, configs: Sequence[str], cell: str
-) -> Iterator[dict[str, Any]]:
-  """Yields a table for each base; `cell` formats our network and a number."""
-  found = results.networks(files.mlp('tables'))
-  known = {(network.dataset, network.symmetries): network for network in found}
-  symmetries = [' '.join(names) for names in published_mlp.NETWORKS]
-  for base, title in published_mlp.BASES.items():
-    if any((f'{base}/{config}', '') not in known for config in configs):
-      continue
-    paper = published_mlp.table(base, configs)
-    ours = [
-      [known[f'{base}/{c}', names] for names in symmetries] for c in configs
-    ]
-    means = np.array([[network.paper.mean for network in row] for row in ours])
-    rows = [
-      [config, *map(cell.format, *cells)]
-      for config, *cells in zip(configs, ours, paper, strict=True)
-    ]
-    yield {
-      'base': base,
-      'title': title,
-      'ours': means,
-      'paper': paper,
-      'compared': results.compare(means, paper),
-      'table': rows_lib.markdown(['data', 'none', *symmetries[1:]], rows),
+  def gains(
+    self, better: str, worse: str, by: str = 'test'
+  ) -> dict[str, float]:
+    """Returns the points of a role over another, by data set and a protocol."""
+    return {
+      dataset.removesuffix('_group'): getattr(network, by).mean
+      - getattr(self.networks[dataset, worse], by).mean
+      for (dataset, role), network in self.networks.items()
+      if role == better
     }
 
+  @functools.cached_property
+  def differences(self) -> dict[str, dict[str, float]]:
+    """Points gained, by what is compared and by data set.
 
-def mlp_protocols(files: Files) -> Iterator[Values]:
-  """How much better the paper protocol makes networks look."""
-  found = results.networks(files.mlp('tables'))
-  gap = np.mean([n.paper.mean - n.test.mean for n in found])
-  yield {'count': len(found), 'gap': f'{gap:.2f}'}
+    Data sets that a comparison lacks, such as before a stage is finished, are
+    left out of all.
+    """
+    compared = _COMPARISONS['contrasts'].items()
+    gains = {title: self.gains(*roles) for title, roles in compared}
+    names = [
+      name
+      for name in gains[_AT_EQUAL_SIZE]
+      if all(name in each for each in gains.values())
+    ]
+    return {title: {n: each[n] for n in names} for title, each in gains.items()}
 
-
-def mlp_searches(files: Files) -> Iterator[Values]:
-  """What the searches found, beside the paper's AEN column."""
-  retrained = files.mlp('networks')
-  found = results.found(files.mlp('tables'), retrained, files.mlp('recipes'))
-  columns = {'the published recipe': [(row, row.paper) for row in found]}
-  if ours := [(row, row.ours) for row in found if row.ours]:
-    columns[published_mlp.OURS] = ours
-  gains = [row.validation.test.mean - row.single.test.mean for row in found]
-  mean, margin = results.paired(gains)
-  every = results.networks(retrained)
-  yield {
-    'found': found,
-    'averages': ' '.join(
-      f'Averaged over {len(column)} data sets, paper protocol:'
-      f' {np.mean([network.paper.mean for _, network in column]):.2f} by'
-      f" {recipe}, the paper's {np.mean([r.printed for r, _ in column]):.2f}."
-      for recipe, column in columns.items()
-    ),
-    'short': [
-      (r, len(column), _short(column)) for r, column in columns.items()
-    ],
-    'count': len(found),
-    'gain': f'{mean:+.2f}',
-    'interval': f'{mean - margin:+.2f} … {mean + margin:+.2f}',
-    'max_steps': agent_lib.DQNConfig().max_steps,
-    'top': [n for n in every if n.role.startswith('search ')],
-  }
-
-
-def _short(column: Sequence[tuple[results.Found, results.Network]]) -> str:
-  """Names the rows that fall short of the paper's by more than chance."""
-  lacking = []
-  for row, network in column:
-    short = row.printed - network.paper.mean
-    error = results.combined_error(network, row.printed)
-    if short > 2 * error:
-      errors = f'{short / error:.1f} standard errors'
-      lacking.append(f'{row.dataset} (by {short:.1f} points, {errors})')
-  return ', '.join(lacking) or 'none'
-
-
-def mlp_causes(files: Files) -> Iterator[Values]:
-  """What becomes of the search's first network if one thing differs."""
-  found = files.by_role('networks', 'recipes', 'lessons')
-  rows = []
-  for title, roles in _COMPARISONS['causes'].items():
-    paper, test = (_gains(found, *roles, by) for by in ('paper', 'test'))
-    if len(paper) > 1:
-      cells = (
-        results.with_interval([*each.values()]) for each in (paper, test)
-      )
-      rows.append((title, len(paper), *cells))
-  yield {'causes': rows}
-
-
-def _gains(
-  found: Mapping[tuple[str, str], results.Network],
-  better: str,
-  worse: str,
-  by: str = 'test',
-) -> dict[str, float]:
-  """Returns the points of a role over another, by data set and a protocol."""
-  return {
-    dataset.removesuffix('_group'): getattr(network, by).mean
-    - getattr(found[dataset, worse], by).mean
-    for (dataset, role), network in found.items()
-    if role == better
-  }
-
-
-def mlp_halves(files: Files) -> Iterator[Values]:
-  """How much easier one half of the test images is."""
-  found, (first, last) = files.by_role('halves'), published_mlp.HALVES
-  gains = [
-    _gains(found, f'{role}, {last}', f'{role}, {first}', 'paper')
-    for role in (_BASELINE, _FIRST)
-  ]
-  rows = []
-  for base, title in published_mlp.BASES.items():
-    own = (
-      [g for d, g in each.items() if d.startswith(f'{base}/')] for each in gains
-    )
-    rows.append((title, *map(results.with_interval, own)))
-  yield {'bases': rows}
-
-
-def strategies(files: Files) -> Iterator[Values]:
-  """The regret of every strategy on each landscape."""
-  rows = rows_lib.read(files.folder / 'strategies/summary.csv')
-  names = dict.fromkeys(row['landscape'] for row in rows)
-  tables = (results.regret_table(rows, name) for name in names)
-  yield {'tables': '\n\n'.join(tables)}
-
-
-def gcnn_table(files: Files) -> Iterator[Values]:
-  """The paper's table of group CNNs."""
-  rows = rows_lib.read(files.folder / 'gcnn/published_gcnn.csv')
-  seconds = sum(float(row['seconds']) for row in rows)
-  commands = files.folder / 'gcnn/commands.txt'
-  yield {
-    'count': len(rows),
-    'done': sum(bool(row['paper']) for row in rows),
-    'hours': f'{seconds / 3600:.1f}',
-    'commands': commands.read_text('utf-8').strip(),
-    'shortfall': results.gcnn_shortfall(rows),
-    'gains': results.gcnn_gains(rows),
-    'table': results.gcnn_table(rows),
-  }
-
-
-def gcnn_searches(files: Files) -> Iterator[Values]:
-  """Searches over group convolutions and augmentations."""
-
-  def percent(found: Mapping[str, float] | None) -> str:
-    if found is None:
-      return ''
-    mean, error = 100 * found['accuracy'], 100 * found['standard_error']
-    return f'{mean:.1f} ± {error:.1f}'
-
-  for path in sorted((files.folder / 'gcnn').glob('*/result.json')):
-    result = json.loads(path.read_text('utf-8'))
-    trained = rows_lib.read(path.parent / 'children.csv')
-    seconds = sum(float(row['seconds']) for row in trained)
-    train, validation = result['num_images'][:2]
+  def mlp_times(self) -> Iterator[Values]:
+    """How long at least one stage of the reproduction ran, and where."""
+    rows = sorted(self.mlp('times'), key=lambda row: row['started'])
+    seconds = until = 0.0
+    for row in rows:
+      start = datetime.datetime.fromisoformat(row['started']).timestamp()
+      end = start + float(row['seconds'])
+      seconds += max(0.0, end - max(start, until))
+      until = max(until, end)
     yield {
-      **result['counts'],
-      'dataset': result['dataset'],
-      'command': (path.parent / 'command.txt').read_text('utf-8').strip(),
-      'verdict': result['verdict'],
-      'children': len(trained),
       'minutes': f'{seconds / 60:.0f}',
-      'train': train,
-      'validation': validation,
-      'folder': path.parent.name,
-      'ranking': [
-        (
-          place,
-          ' + '.join(each['symmetries']),
-          each['num_weights'],
-          percent(each['search']),
-          percent(each['retrained']),
-        )
-        for place, each in enumerate(result['ranking'][:8], start=1)
+      'stopped': sum(row['state'] == 'stopped' for row in rows),
+      'machines': ', '.join(dict.fromkeys(row['machine'] for row in rows)),
+    }
+
+  def mlp_single(self) -> Iterator[Values]:
+    """The table of single symmetries of each base. [13, 13]."""
+    return self._tables(published_mlp.SINGLE, '{0.paper.mean:.1f} ({1:.1f})')
+
+  def mlp_multiple(self) -> Iterator[Values]:
+    """The table of several symmetries of each base, by both protocols."""
+    return self._tables(published_mlp.MULTIPLE, '{0.paper} ({1:.1f}); {0.test}')
+
+  def _tables(self, configs: Sequence[str], cell: str) -> Iterator[Values]:
+    """Yields a table for each base; `cell` formats our network and a number."""
+    rows = self.mlp('tables')
+    for base, title in published_mlp.BASES.items():
+      if not (ours := results.cells(rows, base, configs)):
+        continue
+      paper = published_mlp.table(base, configs)
+      means = results.grid(rows, base, configs)
+      lines = [
+        [config, *map(cell.format, *cells)]
+        for config, *cells in zip(configs, ours, paper, strict=True)
+      ]
+      heads = ['data', *(' '.join(n) or 'none' for n in published_mlp.NETWORKS)]
+      single = configs == published_mlp.SINGLE
+      yield {
+        'base': base,
+        'title': title,
+        'ours': means,
+        'compared': results.compare(means, paper),
+        'diagonals': results.diagonals(means, paper) if single else '',
+        'table': rows_lib.markdown(heads, lines),
+      }
+
+  def mlp_protocols(self) -> Iterator[Values]:
+    """How much better the paper protocol makes networks look."""
+    found = results.networks(self.mlp('tables'))
+    gap = np.mean([n.paper.mean - n.test.mean for n in found])
+    yield {'count': len(found), 'gap': f'{gap:.2f}'}
+
+  def mlp_searches(self) -> Iterator[Values]:
+    """What the searches found, beside the paper's AEN column."""
+    retrained = self.mlp('networks')
+    found = results.found(self.mlp('tables'), retrained, self.mlp('recipes'))
+    columns = {'the published recipe': [(row, row.paper) for row in found]}
+    if ours := [(row, row.ours) for row in found if row.ours]:
+      columns[published_mlp.OURS] = ours
+    gains = [row.validation.test.mean - row.single.test.mean for row in found]
+    mean, margin = results.paired(gains)
+    every = results.networks(retrained)
+    yield {
+      'found': found,
+      'averages': ' '.join(
+        f'Averaged over {len(column)} data sets, paper protocol:'
+        f' {np.mean([network.paper.mean for _, network in column]):.2f} by'
+        f" {recipe}, the paper's {np.mean([r.printed for r, _ in column]):.2f}."
+        for recipe, column in columns.items()
+      ),
+      'short': [
+        (recipe, len(column), results.shortfalls(column))
+        for recipe, column in columns.items()
       ],
+      'count': len(found),
+      'gain': f'{mean:+.2f}',
+      'interval': f'{mean - margin:+.2f} … {mean + margin:+.2f}',
+      'max_steps': agent_lib.DQNConfig().max_steps,
+      'top': [n for n in every if n.role.startswith('search ')],
     }
 
+  def mlp_causes(self) -> Iterator[Values]:
+    """What becomes of the search's first network if one thing differs."""
+    rows = []
+    for title, roles in _COMPARISONS['causes'].items():
+      both = [[*self.gains(*roles, by).values()] for by in ('paper', 'test')]
+      if len(both[0]) > 1:
+        rows.append((title, len(both[0]), *map(results.with_interval, both)))
+    yield {'causes': rows}
 
-GENERATING = 'the symmetries that the data were made with'
-SEARCHED = "the DQN's choice"
-BEST = 'the best in validation'
-MARKS = ('baseline', GENERATING, BEST, SEARCHED)
+  def mlp_halves(self) -> Iterator[Values]:
+    """How much easier one half of the test images is."""
+    first, last = published_mlp.HALVES
+    rows = []
+    for base, title in published_mlp.BASES.items():
+      cells = []
+      for role in (_BASELINE, _FIRST):
+        gains = self.gains(f'{role}, {last}', f'{role}, {first}', 'paper')
+        own = [g for name, g in gains.items() if name.startswith(f'{base}/')]
+        cells.append(results.with_interval(own))
+      rows.append((title, *cells))
+    yield {'bases': rows}
 
+  def strategies(self) -> Iterator[Values]:
+    """The regret of every strategy on each landscape."""
+    rows = rows_lib.read(self.folder / 'strategies/summary.csv')
+    names = dict.fromkeys(row['landscape'] for row in rows)
+    tables = (results.regret_table(rows, name) for name in names)
+    yield {'tables': '\n\n'.join(tables)}
 
-def marks(files: Files) -> dict[str, dict[str, int]]:
-  """Returns the networks to point out, by data set and by what they are."""
-  marked = {}
-  for name, landscape in files.landscapes.items():
-    config = transform.CONFIGS[name.split('/')[1]]
-    marked[name] = {
-      'baseline': 0,
-      GENERATING: landscape.network(config.symmetries),
-      BEST: int(landscape.values('validation').argmax()),
+  def gcnn_table(self) -> Iterator[Values]:
+    """The paper's table of group CNNs."""
+    rows = rows_lib.read(self.folder / 'gcnn/published_gcnn.csv')
+    seconds = sum(float(row['seconds']) for row in rows)
+    commands = self.folder / 'gcnn/commands.txt'
+    yield {
+      'count': len(rows),
+      'done': sum(bool(row['paper']) for row in rows),
+      'hours': f'{seconds / 3600:.1f}',
+      'commands': commands.read_text('utf-8').strip(),
+      'shortfall': results.gcnn_shortfall(rows),
+      'gains': results.gcnn_gains(rows),
+      'table': results.gcnn_table(rows),
     }
-    if name in files.searches:
-      (first,) = traces.top_networks(*files.searches[name], 1)
-      marked[name][SEARCHED] = first
-  return marked
 
+  @functools.cached_property
+  def gcnn_results(self) -> dict[pathlib.Path, dict[str, Any]]:
+    """The searches over group convolutions and augmentations, by file."""
+    paths = sorted((self.folder / 'gcnn').glob('*/result.json'))
+    return {path: json.loads(path.read_text('utf-8')) for path in paths}
 
-def agreement(files: Files) -> Iterator[Values]:
-  """Where optimum, search and generating symmetries differ."""
-  marked, rows = marks(files), []
-  for name, landscape in files.landscapes.items():
-    values, networks = 100 * landscape.values(), marked[name]
-    places = stats.rankdata(-values, method='min').astype(int)
-    found = (networks.get(kind) for kind in MARKS)
-    cells = (
-      '' if n is None else f'{values[n]:.1f} ({places[n]}.)' for n in found
-    )
-    best = rows_lib.words(' '.join(landscape.names(networks[BEST])))
-    related = stats.spearmanr(landscape.weights, values).statistic
-    rows.append([name, *cells, best, f'{related:+.2f}'])
-  heads = ['data', *MARKS, 'the best is', 'correlation with log weights']
-  yield {
-    'table': rows_lib.markdown(heads, rows),
-    'count': len(marked),
-    'same': sum(m[BEST] == m.get(SEARCHED) for m in marked.values()),
-    'made': sum(m[BEST] == m[GENERATING] for m in marked.values()),
-  }
+  def gcnn_searches(self) -> Iterator[Values]:
+    """Searches over group convolutions and augmentations."""
+    for path, result in self.gcnn_results.items():
+      trained = rows_lib.read(path.parent / 'children.csv')
+      seconds = sum(float(row['seconds']) for row in trained)
+      train, validation = result['num_images'][:2]
+      ranking = []
+      for place, each in enumerate(result['ranking'][:8], start=1):
+        cells = [
+          f'{100 * s["accuracy"]:.1f} ± {100 * s["standard_error"]:.1f}'
+          if (s := each[kind])
+          else ''
+          for kind in ('search', 'retrained')
+        ]
+        names = ' + '.join(each['symmetries'])
+        ranking.append((place, names, each['num_weights'], *cells))
+      yield {
+        **result,
+        **result['counts'],
+        'command': (path.parent / 'command.txt').read_text('utf-8').strip(),
+        'children': len(trained),
+        'minutes': f'{seconds / 60:.0f}',
+        'train': train,
+        'validation': validation,
+        'folder': path.parent.name,
+        'ranking': ranking,
+      }
 
+  def agreement(self) -> Iterator[Values]:
+    """Where optimum, search and generating symmetries differ."""
+    marked, rows = self.marks, []
+    for name, landscape in self.landscapes.items():
+      values, networks = 100 * landscape.values(), marked[name]
+      places = stats.rankdata(-values, method='min').astype(int)
+      found = (networks.get(kind) for kind in MARKS)
+      cells = (
+        '' if n is None else f'{values[n]:.1f} ({places[n]}.)' for n in found
+      )
+      best = rows_lib.words(' '.join(landscape.names(networks[BEST])))
+      related = stats.spearmanr(landscape.weights, values).statistic
+      rows.append([name, *cells, best, f'{related:+.2f}'])
+    heads = ['data', *MARKS, 'the best is', 'correlation with log weights']
+    yield {
+      'table': rows_lib.markdown(heads, rows),
+      'count': len(marked),
+      'same': sum(m[BEST] == m.get(SEARCHED) for m in marked.values()),
+      'made': sum(m[BEST] == m[GENERATING] for m in marked.values()),
+    }
 
-def differences(files: Files) -> dict[str, dict[str, float]]:
-  """Returns points gained, by what is compared and by data set.
-
-  Data sets that a comparison lacks, such as before a stage is finished, are
-  left out of all.
-  """
-  found = files.by_role('networks', 'lessons')
-  compared = _COMPARISONS['contrasts'].items()
-  gains = {title: _gains(found, *roles) for title, roles in compared}
-  names = [
-    n
-    for n in gains[_AT_EQUAL_SIZE]
-    if all(n in each for each in gains.values())
-  ]
-  return {title: {n: each[n] for n in names} for title, each in gains.items()}
-
-
-def contrasts(files: Files) -> Iterator[Values]:
-  """What becomes of a gain when one thing is changed."""
-  found, gains = files.by_role('networks', 'lessons'), differences(files)
-  names, details = [*gains[_AT_EQUAL_SIZE]], _COMPARISONS['details']
-  cells = [
-    [
-      f'{found[name + end, role].test.mean:.1f}'
-      for role, end in details.values()
+  def contrasts(self) -> Iterator[Values]:
+    """What becomes of a gain when one thing is changed."""
+    found, gains = self.networks, self.differences
+    names, details = [*gains[_AT_EQUAL_SIZE]], _COMPARISONS['details']
+    rows = [
+      [name, *(f'{found[name + end, r].test.mean:.1f}' for r, end in cells)]
+      for name, cells in ((name, details.values()) for name in names)
     ]
-    for name in names
-  ]
-  yield {
-    'count': len(names),
-    'seeds': min(found[name, _FIRST].num_seeds for name in names),
-    'changed_seeds': min(found[name, _WIDE].num_seeds for name in names),
-    'gains': [
-      (k, results.with_interval([*v.values()])) for k, v in gains.items()
-    ],
-    'verdict': verdict([*gains[_AT_EQUAL_SIZE].values()]),
-    'details': rows_lib.markdown(
-      ['data', *details],
-      [[name, *row] for name, row in zip(names, cells, strict=True)],
-    ),
-  }
+    yield {
+      'count': len(names),
+      'seeds': min(found[name, _FIRST].num_seeds for name in names),
+      'changed_seeds': min(found[name, _WIDE].num_seeds for name in names),
+      'gains': [
+        (k, results.with_interval([*v.values()])) for k, v in gains.items()
+      ],
+      'verdict': verdict([*gains[_AT_EQUAL_SIZE].values()]),
+      'details': rows_lib.markdown(['data', *details], rows),
+    }
+
+  def card(self) -> Iterator[Values]:
+    """What is in the file of landscapes."""
+    path, found = self.folder / 'mlp/landscapes.npz', self.landscapes.values()
+    networks, seeds, epochs = next(iter(found)).validation.shape
+    hours = sum(landscape.seconds.sum() for landscape in found) / 3600
+    spreads = [
+      each.test[..., -1].std(axis=1, ddof=1) if seeds > 1 else np.nan
+      for each in found
+    ]
+    with np.load(path, allow_pickle=False) as stored:
+      shapes = {
+        f'shape_{name}': ' × '.join(map(str, stored[name].shape))
+        for name in stored
+      }
+    yield {
+      **shapes,
+      'count': len(found),
+      'networks': networks,
+      'seeds': seeds,
+      'epochs': epochs,
+      'children': len(found) * networks * seeds,
+      'hours': f'{hours:.1f}',
+      'bytes': path.stat().st_size,
+      'sha256': hashlib.sha256(path.read_bytes()).hexdigest(),
+      'spread': f'{100 * float(np.mean(spreads)):.2f}',
+    }
 
 
 def verdict(gains: Sequence[float]) -> str:
@@ -450,76 +424,26 @@ def verdict(gains: Sequence[float]) -> str:
   return _COMPARISONS['verdict']['better' if mean > margin else 'unclear']
 
 
-def card(files: Files) -> Iterator[Values]:
-  """What is in the file of landscapes."""
-  path, found = files.folder / 'mlp/landscapes.npz', files.landscapes.values()
-  networks, seeds, epochs = next(iter(found)).validation.shape
-  hours = sum(landscape.seconds.sum() for landscape in found) / 3600
-  spreads = [
-    each.test[..., -1].std(axis=1, ddof=1) if seeds > 1 else np.nan
-    for each in found
-  ]
-  with np.load(path, allow_pickle=False) as stored:
-    shapes = {
-      f'shape_{name}': ' × '.join(map(str, stored[name].shape))
-      for name in stored
-    }
-  yield {
-    **shapes,
-    'count': len(found),
-    'networks': networks,
-    'seeds': seeds,
-    'epochs': epochs,
-    'children': len(found) * networks * seeds,
-    'hours': f'{hours:.1f}',
-    'bytes': path.stat().st_size,
-    'sha256': hashlib.sha256(path.read_bytes()).hexdigest(),
-    'spread': f'{100 * float(np.mean(spreads)):.2f}',
-  }
-
-
-# What to fill into the sections of the templates; others are prose.
-SECTIONS: dict[str, Callable[[Files], Iterator[Values]]] = {
-  'mlp_times': mlp_times,
-  'mlp_single': mlp_single,
-  'mlp_multiple': mlp_multiple,
-  'mlp_protocols': mlp_protocols,
-  'mlp_searches': mlp_searches,
-  'mlp_causes': mlp_causes,
-  'mlp_halves': mlp_halves,
-  'strategies': strategies,
-  'gcnn_table': gcnn_table,
-  'gcnn_searches': gcnn_searches,
-  'agreement': agreement,
-  'contrasts': contrasts,
-  'card': card,
-}
-
-
 def pictures(
   folder: pathlib.Path,
 ) -> Iterator[tuple[pathlib.Path, figure.Figure]]:
   """Yields the pictures of results whose files are there."""
   files, mlp = Files(folder), folder / 'mlp'
-  for values in mlp_single(files):
+  for values in files.mlp_single():
     base, ours = values['base'], values['ours']
     drawn = figures.tables(base, published_mlp.SINGLE, ours)
     yield mlp / f'{base}_single.png', drawn
   if files.landscapes:
-    yield (
-      mlp / 'landscapes.png',
-      figures.spread(files.landscapes, marks(files)),
-    )
+    drawn = figures.spread(files.landscapes, files.marks)
+    yield mlp / 'landscapes.png', drawn
   if files.searches:
     yield mlp / 'searches.png', figures.searches(files.searches)
     yield mlp / 'curves.png', figures.curves(files.searches)
-  gained = differences(files)
-  if any(gained.values()):
-    yield mlp / 'gains.png', figures.gains(gained)
+  if any(files.differences.values()):
+    yield mlp / 'gains.png', figures.gains(files.differences)
   if rows := rows_lib.read(folder / 'gcnn/published_gcnn.csv'):
     yield folder / 'gcnn/epochs.png', figures.gcnn_epochs(rows)
-  for path in sorted((folder / 'gcnn').glob('*/result.json')):
-    result = json.loads(path.read_text('utf-8'))
+  for path, result in files.gcnn_results.items():
     ranking = [
       result_lib.Ranked(**each | {'search': score.Score(**each['search'])})
       for each in result['ranking']

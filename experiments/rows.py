@@ -6,15 +6,18 @@ again keeps its bytes. Two columns have names that are older than our words:
 protocol.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import csv
 import pathlib
+from typing import Any
 
 from aen import io as io_lib
 
 Row = Mapping[str, str]
+Answer = Mapping[str, object]  # a row before it is written
 
 
 def read(path: pathlib.Path, columns: Iterable[str] = ()) -> list[Row]:
@@ -45,6 +48,16 @@ def add(path: pathlib.Path, rows: Iterable[Row], key: Sequence[str]) -> None:
   write(path, list(known.values()))
 
 
+def by(
+  columns: Sequence[str], rows: Iterable[Mapping[str, Any]]
+) -> dict[tuple[Any, ...], list[Any]]:
+  """Groups rows by some of their columns, in the order of first occurrence."""
+  found: dict[tuple[Any, ...], list[Any]] = {}
+  for row in rows:
+    found.setdefault(tuple(row[name] for name in columns), []).append(row)
+  return found
+
+
 def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
   """Returns a table in Markdown."""
   head, *lines = ('| ' + ' | '.join(line) + ' |' for line in (heads, *rows))
@@ -54,3 +67,56 @@ def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def words(names: str) -> str:
   """Returns names that are separated by spaces as one phrase."""
   return names.replace(' ', ' + ') or 'none'
+
+
+def ask_all(
+  path: pathlib.Path,
+  questions: Iterable[Answer],
+  ask: Callable[..., Answer],
+) -> list[Answer]:
+  """Asks what a file has no row of; prints and writes each row at once.
+
+  Args:
+    path: The CSV file. Its rows are kept, so the same call resumes a run.
+    questions: The columns that tell rows apart.
+    ask: Takes a question's columns and returns those of its answer.
+
+  Returns:
+    All rows of the file.
+  """
+  rows: list[Answer] = [*read(path)]
+  known = {frozenset((k, str(v)) for k, v in row.items()) for row in rows}
+  for question in questions:
+    columns = {(k, str(v)) for k, v in question.items()}
+    if not any(columns <= row for row in known):
+      rows.append({**question, **ask(**question)})
+      write(path, rows)
+      print(', '.join(f'{k}: {v}' for k, v in rows[-1].items()))
+  return rows
+
+
+def of_search(best: Any, right: bool, scores: Sequence[str]) -> dict[str, Any]:
+  """Returns the columns of a search: what was chosen, and what it gains.
+
+  `best` is a `SearchResult.best`; `scores` are the columns of its score and of
+  the baseline's.
+  """
+  numbers = {
+    scores[0]: best.accuracy,
+    scores[1]: best.baseline_accuracy,
+    'gain': best.gain.mean,
+    'low': best.gain.low,
+    'high': best.gain.high,
+  }
+  return {
+    'chosen': best.name,
+    'implied': ' + '.join(best.implied),
+    'right': int(right),
+    **{name: f'{value:.4f}' for name, value in numbers.items()},
+  }
+
+
+def count(rows: Sequence[Answer]) -> str:
+  """Says how many answers are right."""
+  right = sum(int(str(row['right'])) for row in rows)
+  return f'right in {right} of {len(rows)}'

@@ -12,14 +12,10 @@ of the data and without one. Writes tables and a figure; ten minutes on two
 cores.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import csv
-import dataclasses
 import itertools
-import pathlib
 import time
 from typing import Any
 
@@ -27,17 +23,17 @@ from absl import flags
 import numpy as np
 
 import aen
-from aen import io as io_lib
 from aen.data import transform
-from aen.groups import symmetries as symmetries_lib
-from aen.groups.orbits import permutation
 from aen.report import charts
+from aen.report import style
 from aen.search import compare
 from aen.search import landscape as landscape_lib
 from aen.search import space as space_lib
-from aen.search import strategies
 from experiments import invariant_sets
 from experiments import launch
+from experiments import rows as rows_lib
+from experiments import timing
+from experiments import traces as traces_lib
 
 PARTS = ('time', 'level', 'power', 'planted', 'strategies')
 _PARTS = flags.DEFINE_list('parts', list(PARTS), f'Some of {",".join(PARTS)}.')
@@ -59,7 +55,7 @@ _SEEDS = flags.DEFINE_integer(
 _LANDSCAPES = flags.DEFINE_string(
   'landscapes', 'results/mlp/landscapes.npz', 'File with several landscapes.'
 )
-_OUT = flags.DEFINE_string('out', 'runs/screen', 'Folder for the tables.')
+_OUT = timing.output('screen')
 
 BASES = ('g_mnist', 'g_fashion_mnist')
 _LEVEL = 0.05  # of the synthetic sets
@@ -67,44 +63,27 @@ _ROUNDS = 50  # enough for twenty networks
 _AFTER = (10, 20)  # networks
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
-  """What to measure."""
-
-  parts: tuple[str, ...]
-  raw_dir: str | None
-  num_images: int
-  num_draws: int
-  num_sets: int
-  seeds: int
-  landscapes: str
-  out: pathlib.Path
-
-
-def run(config: Config) -> None:
+def main(_: Sequence[str]) -> None:
   """Measures, prints and writes tables."""
-  config.out.mkdir(parents=True, exist_ok=True)
-  for part in config.parts:
-    rows = list(_MEASURE[part](config))
-    with io_lib.written_text(config.out / f'{part}.csv') as file:
-      writer = csv.DictWriter(file, rows[0], lineterminator='\n')
-      writer.writeheader()
-      writer.writerows(rows)
-  print(f'Tables: {config.out}')
+  if unknown := sorted(set(_PARTS.value) - set(PARTS)):
+    raise ValueError(f'--parts are some of {",".join(PARTS)}, got {unknown[0]}')
+  for part in _PARTS.value:
+    rows_lib.write(_OUT(f'{part}.csv'), list(_MEASURE[part]()))
+  print(f'Tables: {_OUT("")}')
 
 
-def _images(config: Config, name: str, num_draws: int = 1) -> Iterator[Any]:
+def _images(name: str, num_draws: int = 1) -> Iterator[Any]:
   """Yields disjoint draws of images from a data set."""
-  count = config.num_images
+  count = _NUM_IMAGES.value
   images = aen.load_dataset(
-    name, num_train=num_draws * count, raw_dir=config.raw_dir
+    name, num_train=num_draws * count, raw_dir=_RAW_DIR.value
   ).train
   for start in range(0, num_draws * count, count):
     yield images.take(np.arange(start, start + count))
 
 
-def _times(config: Config) -> Iterator[dict[str, Any]]:
-  (images,) = _images(config, 'g_mnist/aug5')
+def _times() -> Iterator[dict[str, Any]]:
+  (images,) = _images('g_mnist/aug5')
   for which in ('first', 'second'):
     start, used = time.perf_counter(), time.process_time()
     aen.screen(images.images, images.labels)
@@ -112,8 +91,7 @@ def _times(config: Config) -> Iterator[dict[str, Any]]:
     of_cores = time.process_time() - used
     print(
       f'time: {seconds:.1f} s for the {which} screening,'
-      f' {of_cores:.1f} s of all cores together',
-      flush=True,
+      f' {of_cores:.1f} s of all cores together'
     )
     yield {
       'screening': which,
@@ -122,11 +100,11 @@ def _times(config: Config) -> Iterator[dict[str, Any]]:
     }
 
 
-def _level(config: Config) -> Iterator[dict[str, Any]]:
+def _level() -> Iterator[dict[str, Any]]:
   any_rejected = []
   for kind, make in invariant_sets.KINDS.items():
     rng = np.random.default_rng(1)
-    for number in range(config.num_sets):
+    for number in range(_NUM_SETS.value):
       inputs, labels, symmetries, grid = make(rng)
       found = aen.screen(
         inputs, labels, symmetries, grid=grid, level=_LEVEL, seed=number
@@ -140,18 +118,15 @@ def _level(config: Config) -> Iterator[dict[str, Any]]:
           'p_value': f'{p_value:.3f}',
           'outcome': found.findings[name].outcome,
         }
-    share = np.mean(any_rejected[-config.num_sets :])
-    print(
-      f'level: {kind}: {100 * share:.1f} % of {config.num_sets}', flush=True
-    )
+    share = np.mean(any_rejected[-_NUM_SETS.value :])
+    print(f'level: {kind}: {100 * share:.1f} % of {number + 1}')
   print(
     f'level: family-wise false rejections {100 * np.mean(any_rejected):.2f} %'
-    f' of {len(any_rejected)} sets at level {_LEVEL}',
-    flush=True,
+    f' of {len(any_rejected)} sets at level {_LEVEL}'
   )
 
 
-def _power(config: Config) -> Iterator[dict[str, Any]]:
+def _power() -> Iterator[dict[str, Any]]:
   right: dict[tuple[str, bool], list[bool]] = {}
   for part, configs in (
     ('group', [f'iaug{k}_group' for k in range(1, 13)]),
@@ -159,8 +134,8 @@ def _power(config: Config) -> Iterator[dict[str, Any]]:
     ('published', [f'iaug{k}' for k in range(1, 13)]),
   ):
     for base, name in itertools.product(BASES, configs):
-      true, wrong = true_symmetries(name), []
-      (images,) = _images(config, f'{base}/{name}')
+      true, wrong = invariant_sets.true_symmetries(name), []
+      (images,) = _images(f'{base}/{name}')
       found = aen.screen(images.images, images.labels)
       for symmetry, finding in found.findings.items():
         is_true, rejected = symmetry in true, symmetry in found.rejected
@@ -184,19 +159,18 @@ def _power(config: Config) -> Iterator[dict[str, Any]]:
       own = [n for n in transform.config(name).symmetries if n not in true]
       note = f'; not exactly invariant to {", ".join(own)}' if own else ''
       wrong_ones = ', '.join(wrong) or 'none'
-      print(f'power: {base}/{name}: wrong: {wrong_ones}{note}', flush=True)
+      print(f'power: {base}/{name}: wrong: {wrong_ones}{note}')
   for parts in (('group', 'aug'), ('published',)):
     for is_true in (True, False):
       answers = [a for part in parts for a in right[part, is_true]]
       what = 'true symmetries not' if is_true else 'false symmetries'
       print(
         f'power: {" and ".join(parts)}: {sum(answers)} of {len(answers)}'
-        f' ({100 * np.mean(answers):.1f} %) {what} rejected',
-        flush=True,
+        f' ({100 * np.mean(answers):.1f} %) {what} rejected'
       )
 
 
-def _planted(config: Config) -> Iterator[dict[str, Any]]:
+def _planted() -> Iterator[dict[str, Any]]:
   """Tests the one symmetry that images were made with, on disjoint draws.
 
   Where all others are rejected, Holm's p-value of the planted one is its own.
@@ -205,7 +179,7 @@ def _planted(config: Config) -> Iterator[dict[str, Any]]:
   for base, k in itertools.product(BASES, range(1, 13)):
     name = f'{base}/iaug{k}_group'
     (planted,) = transform.config(f'iaug{k}').symmetries
-    for draw, images in enumerate(_images(config, name, config.num_draws)):
+    for draw, images in enumerate(_images(name, _NUM_DRAWS.value)):
       found = aen.screen(images.images, images.labels, planted, seed=draw)
       rejected.append(bool(found.rejected))
       yield {
@@ -217,62 +191,19 @@ def _planted(config: Config) -> Iterator[dict[str, Any]]:
       }
   print(
     f'planted: {len(rejected) - sum(rejected)} of {len(rejected)}'
-    f' ({100 - 100 * np.mean(rejected):.1f} %) not rejected',
-    flush=True,
+    f' ({100 - 100 * np.mean(rejected):.1f} %) not rejected'
   )
 
 
-def true_symmetries(name: str, side: int = 28) -> tuple[str, ...]:
-  """Returns the symmetries that images of a config have, exactly.
-
-  An image is x[p], for a random product p of generators. Its distribution is
-  invariant under h if p and p[h] have the same distribution. Rotation by any
-  angle counts as a uniformly random rotation by a multiple of 90°, which does
-  not change its distribution. What the original images have is left out: they
-  have none of the symmetries.
-
-  >>> true_symmetries('aug3', side=12)
-  ('top_horizontal_scramble',)
-  """
-  config = transform.config(name)
-  identity = np.arange(side * side, dtype=np.int32)
-  products = [identity]
-  for bit, name_of_bit in enumerate(symmetries_lib.PAPER_SYMMETRIES):
-    if not config.bits[bit]:
-      continue
-    points = permutation(name_of_bit, (side, side))
-    if config.as_published and 'translation' in name_of_bit:
-      axis = int(name_of_bit.startswith('horizontal'))
-      points = permutation(lambda x, a=axis: np.roll(x, 1, a), (side, side))
-    powers = [identity, points]
-    if not config.as_published or bit == transform.ROTATION:
-      while not np.array_equal(powers[-1][points], identity):
-        powers.append(powers[-1][points])
-    products = [p[power] for p in products for power in powers]
-  law = Counter(p.tobytes() for p in products)
-  return tuple(
-    s
-    for s in symmetries_lib.PAPER_SYMMETRIES
-    if law
-    == Counter(p[permutation(s, (side, side))].tobytes() for p in products)
-  )
-
-
-def _strategies(config: Config) -> Iterator[dict[str, Any]]:
-  landscapes = landscape_lib.load_all(config.landscapes)
+def _strategies() -> Iterator[dict[str, Any]]:
+  landscapes = landscape_lib.load_all(_LANDSCAPES.value)
   regrets: dict[str, dict[str, np.ndarray]] = {}  # [N, 2] by strategy, set
   for name, landscape in landscapes.items():
-    (images,) = _images(config, name)
+    (images,) = _images(name)
     found = aen.screen(images.images, images.labels)
     for label, (kind, options) in contenders(found, landscape, name).items():
-      strategy = strategies.make(
-        kind,
-        len(landscape.symmetries),
-        network_of=landscape.network_of,
-        epochs=landscape.validation.shape[-1],
-        **options,
-      )
-      numbers = np.arange(config.seeds)
+      strategy = traces_lib.make_strategy(landscape, kind, **options)
+      numbers = np.arange(_SEEDS.value)
       traces = compare.search_landscape(strategy, landscape, numbers, _ROUNDS)
       curves = compare.curves(traces, landscape, numbers)['networks']
       points = 100 * curves.regret[:, [n - 1 for n in _AFTER]]
@@ -283,7 +214,7 @@ def _strategies(config: Config) -> Iterator[dict[str, Any]]:
           'landscape': name,
           'strategy': label,
           'networks': networks,
-          'searches': config.seeds,
+          'searches': _SEEDS.value,
           'regret': f'{mean[i]:.4f}',
           'band': f'{band[i]:.4f}',
         }
@@ -291,7 +222,7 @@ def _strategies(config: Config) -> Iterator[dict[str, Any]]:
       f'{label} {found_by[name][:, 0].mean():.2f}'
       for label, found_by in regrets.items()
     )
-    print(f'strategies: {name}: {after}', flush=True)
+    print(f'strategies: {name}: {after}')
   _summarise(regrets)
   drawn = charts.regrets(
     {
@@ -300,7 +231,7 @@ def _strategies(config: Config) -> Iterator[dict[str, Any]]:
     },
     after=_AFTER[0],
   )
-  drawn.savefig(config.out / 'strategies.png', metadata={'Software': None})
+  _OUT('strategies.png').write_bytes(style.png(drawn))
 
 
 def contenders(
@@ -310,12 +241,12 @@ def contenders(
   table = space_lib.Table(landscape.symmetries, landscape.network_of)
   order = tuple(found.order(table, landscape.weights))
   accepted = landscape.network(found.accepted)
-  true = landscape.network(true_symmetries(name.split('/')[1]))
+  have = invariant_sets.true_symmetries(name.split('/')[1])
   most_weights = np.argsort(-landscape.weights, kind='stable').tolist()
   return {
     'screened': ('screened', {'order': order}),
     'local from accepted': ('screened', {'order': (accepted,)}),
-    'local from the truth': ('screened', {'order': (true,)}),
+    'local from the truth': ('screened', {'order': (landscape.network(have),)}),
     'local': ('local', {}),
     'most weights first': (
       'screened',
@@ -341,7 +272,7 @@ def _summarise(regrets: Mapping[str, Mapping[str, np.ndarray]]) -> None:
         mean, band, _AFTER, saved.mean(axis=0), half, strict=True
       )
     )
-    print(f'strategies: {label}: mean regret {gains}', flush=True)
+    print(f'strategies: {label}: mean regret {gains}')
 
 
 _MEASURE = {
@@ -351,24 +282,6 @@ _MEASURE = {
   'planted': _planted,
   'strategies': _strategies,
 }
-
-
-def main(_: Sequence[str]) -> None:
-  """Flags to config to one call."""
-  if unknown := sorted(set(_PARTS.value) - set(PARTS)):
-    raise ValueError(f'--parts are some of {",".join(PARTS)}, got {unknown[0]}')
-  run(
-    Config(
-      parts=tuple(_PARTS.value),
-      raw_dir=_RAW_DIR.value,
-      num_images=_NUM_IMAGES.value,
-      num_draws=_NUM_DRAWS.value,
-      num_sets=_NUM_SETS.value,
-      seeds=_SEEDS.value,
-      landscapes=_LANDSCAPES.value,
-      out=pathlib.Path(_OUT.value),
-    )
-  )
 
 
 if __name__ == '__main__':

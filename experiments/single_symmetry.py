@@ -62,9 +62,9 @@ def main(_: list[str]) -> None:
       rows_lib.add(run_dir / 'tables.csv', rows, retraining.KEY)
       ours = results.grid(rows, base, configs)
       paper = published_mlp.table(base, configs)
-      print(f'{base}, {kind}: {results.compare(ours, paper)}', flush=True)
+      print(f'{base}, {kind}: {results.compare(ours, paper)}')
       if kind == 'single':
-        print(results.diagonals(ours, paper), flush=True)
+        print(results.diagonals(ours, paper))
       picture = figures.tables(base, configs, ours)
       picture.savefig(run_dir / f'{base}_{kind}.png')
   print(f'wrote {run_dir}')

@@ -159,7 +159,7 @@ def collect(
       f'{f"{v:.4g}" if isinstance(v, float) else v!s:{max(_WIDTH, len(name))}}'
       for name, v in row.items()
     )
-    print('  '.join(cells), flush=True)
+    print('  '.join(cells))
     found.append(row)
   rows_lib.write(path, found)
   print(f'Table: {path}')

@@ -74,16 +74,9 @@ def main(_: list[str]) -> None:
   """Asks everything that has not been answered yet."""
   config = {'experiment': 'truth', 'epochs': _EPOCHS.value, **_RETRAINING()}
   path = io_lib.open_run(_OUT.value, config) / 'truth.csv'
-  rows: list[Mapping[str, object]] = [*rows_lib.read(path)]
-  known = {(row['kind'], row['subject'], row['seed']) for row in rows}
+  asked = questions(_NUM_SEEDS.value, _NUM_SHUFFLED.value, _GAINS.value)
   with launch.resumable():
-    for question in questions(
-      _NUM_SEEDS.value, _NUM_SHUFFLED.value, _GAINS.value
-    ):
-      if (question.kind, question.subject, str(question.seed)) not in known:
-        rows.append(ask(question))
-        rows_lib.write(path, rows)
-        print(', '.join(f'{k}: {v}' for k, v in rows[-1].items()), flush=True)
+    rows = rows_lib.ask_all(path, map(dataclasses.asdict, asked), ask)
   print(summary(rows))
 
 
@@ -145,9 +138,9 @@ IS_RIGHT: dict[str, Callable[[Question, Any, set[str]], bool]] = {
 }
 
 
-def ask(question: Question) -> dict[str, object]:
-  """Runs one search; returns its line of the file."""
-  start = time.perf_counter()
+def ask(**columns: Any) -> dict[str, object]:
+  """Runs the search that a question asks for; returns its answer."""
+  question, start = Question(**columns), time.perf_counter()
   data, gain = load(question), question.kind == 'gain'
   with warnings.catch_warnings():
     warnings.filterwarnings('ignore', message='left out')  # on 3×3 boards
@@ -164,16 +157,9 @@ def ask(question: Question) -> dict[str, object]:
   config = aen.SearchConfig(recipe, seed=question.seed, **_RETRAINING())
   best = search_lib.search(data, space, config).best
   names = {*best.symmetries, *best.implied}
+  right = IS_RIGHT[question.kind](question, best, names)
   return {
-    **dataclasses.asdict(question),
-    'chosen': best.name,
-    'implied': ' + '.join(best.implied),
-    'right': int(IS_RIGHT[question.kind](question, best, names)),
-    'accuracy': f'{best.accuracy:.4f}',
-    'base_accuracy': f'{best.baseline_accuracy:.4f}',
-    'gain': f'{best.gain.mean:.4f}',
-    'low': f'{best.gain.low:.4f}',
-    'high': f'{best.gain.high:.4f}',
+    **rows_lib.of_search(best, right, ('accuracy', 'base_accuracy')),
     'standard_error': f'{best.gain.standard_error:.4f}',
     'seconds': f'{time.perf_counter() - start:.1f}',
   }
@@ -181,13 +167,11 @@ def ask(question: Question) -> dict[str, object]:
 
 def summary(rows: Sequence[Mapping[str, object]]) -> str:
   """Counts right answers, by kind and subject."""
-  counts: dict[tuple[object, object], list[int]] = {}
-  for row in rows:
-    key = row['kind'], row['subject']
-    counts.setdefault(key, []).append(int(str(row['right'])))
   return '\n'.join(
-    f'{kind:9} {subject:28} right in {sum(right)} of {len(right)}'
-    for (kind, subject), right in sorted(counts.items())
+    f'{kind:9} {subject:28} {rows_lib.count(own)}'
+    for (kind, subject), own in sorted(
+      rows_lib.by(('kind', 'subject'), rows).items()
+    )
   )
 
 

@@ -62,7 +62,7 @@ def test_shifts_by_four_of_sixteen_imply_swapped_halves(discovery):
 
 def test_the_truth_agrees_with_the_study_of_the_screen():
   """Which enumerates products of generators with their probabilities."""
-  screen = launchers.load('screen')
+  screen = launchers.load('screen').invariant_sets
   expected = {
     f'g_{base}/{config}': screen.true_symmetries(config, side)
     for base, configs, side in (
@@ -114,9 +114,7 @@ FLIPS = ('horizontal_flip', 'vertical_flip')
 @pytest.mark.parametrize('seed', range(3))
 def test_learned_augmentation_finds_a_planted_flip(discovery, seed):
   images, labels = patterns(seed=seed)
-  found = discovery.augmentation.learned_augmentation(
-    images, labels, seed, FLIPS
-  )
+  found = discovery.augmentation.learned(images, labels, seed, FLIPS)
   assert found == ('horizontal_flip',)
 
 
@@ -140,7 +138,7 @@ def test_compared_augmentation_asks_for_two_standard_errors(
   monkeypatch.setattr(lib, 'fit', fit)
   monkeypatch.setattr(lib, 'accuracy', lambda *_: next(accuracies))
   images, labels = patterns(num=40)
-  found = lib.compared_augmentation(images, labels, 0, tuple(gains))
+  found = lib.compared(images, labels, 0, tuple(gains))
   assert found == ('rotation',)
   always, never = (np.inf, 30), (-np.inf, 30)
   expected = [(4, *always), (2, *always), (2, *always), (4, *never)]
@@ -157,7 +155,7 @@ def test_logits_of_infinity_say_always_and_never(discovery):
   def trained(steps):
     params, after = lib.fit(
       jax.random.key(0),
-      lib.Dense(2),
+      lib.dense(2),
       {},
       image,
       np.zeros(1, int),

@@ -40,7 +40,7 @@ def launcher():
 
 @pytest.mark.parametrize('name', TRUTH)
 def test_the_truth_is_known_by_enumeration(launcher, name):
-  assert launcher.true_symmetries(name, side=12) == TRUTH[name]
+  assert launcher.invariant_sets.true_symmetries(name, side=12) == TRUTH[name]
 
 
 @pytest.mark.slow
