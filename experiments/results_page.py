@@ -308,10 +308,11 @@ class Files:
     commands = self.folder / 'gcnn/commands.txt'
     yield {
       'count': len(rows),
-      'done': sum(bool(row['paper']) for row in rows),
+      'done': sum(bool(row['paper']) and row['seed'] == '0' for row in rows),
       'hours': f'{seconds / 3600:.1f}',
       'commands': commands.read_text('utf-8').strip(),
       'shortfall': results.gcnn_shortfall(rows),
+      'negative': results.gcnn_negative(rows),
       'gains': results.gcnn_gains(rows),
       'table': results.gcnn_table(rows),
     }
