@@ -12,7 +12,7 @@ import textwrap
 import tomllib
 from typing import Any
 
-from aen.data import errors
+from aen import io as io_lib
 from aen.data import transform
 
 _CATALOGUE = tomllib.loads(
@@ -127,7 +127,7 @@ def find(name: str) -> tuple[Source, transform.Config | None]:
       f' {original!r} as it is, or transform one of {", ".join(G_NAMES)}'
     )
   if not is_name(name):
-    raise errors.unknown(
+    raise io_lib.unknown(
       'data set',
       name,
       [*SOURCES, *(f'g_{base}/aug3' for base in G_NAMES)],
