@@ -91,7 +91,7 @@ def find(
       return prepared
     partial = _partial_path(source, places)
     if partial and places.partial:
-      return readers.read_partial(source, partial)
+      return readers.read(source, [partial], partial=True)
     paths = _download(source, places)
   return readers.read(source, paths)
 

@@ -93,10 +93,9 @@ def group(symmetries: symmetries_lib.SymmetryLike, ndim: int = 2) -> Group:
     raise ValueError(
       f'ndim must be at least 1 and at most {MAX_AXES} axes, got {ndim!r}'
     )
-  symmetries = symmetries_lib.as_symmetries(symmetries)
-  return _generated(
-    frozenset(_flat(_matrix(s, ndim)) for s in symmetries), ndim
-  )
+  found = symmetries_lib.as_symmetries(symmetries)
+  generators = frozenset(_flat(_matrix(s, int(ndim))) for s in found)
+  return _generated(generators, int(ndim))
 
 
 @functools.lru_cache(maxsize=256)
@@ -139,12 +138,12 @@ _PROBE_SIDES = (10, 6)
 
 def _matrix(symmetry: symmetries_lib.Symmetry, ndim: int) -> np.ndarray:
   """Returns A such that the symmetry maps the point r to A @ r."""
-  why = ''
+  matrix, why = None, ''
   try:
     matrix, again = (_fit(symmetry, side, ndim) for side in _PROBE_SIDES)
   except ValueError as error:
-    matrix, again, why = None, None, f' ({error})'
-  if matrix is None or not np.array_equal(matrix, again):
+    why = f' ({error})'
+  if matrix is None or again is None or not np.array_equal(matrix, again):
     raise ValueError(
       f'{symmetry.name} is no rotation or reflection of {ndim}-dimensional'
       f' space (a signed permutation of its axes){why}, so no convolution can'
