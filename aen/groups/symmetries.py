@@ -84,14 +84,10 @@ def _identity(fn: Any) -> Any:
     return _identity(fn.func), _hashable(arguments)
   if not hasattr(fn, '__code__'):  # not written in Python
     return _hashable(fn)
-  return _hashable(
-    (
-      fn.__code__,
-      (fn.__defaults__, sorted((fn.__kwdefaults__ or {}).items())),
-      [cell.cell_contents for cell in fn.__closure__ or ()],
-      getattr(fn, '__self__', None),
-    )
-  )
+  defaults = fn.__defaults__, sorted((fn.__kwdefaults__ or {}).items())
+  enclosed = [cell.cell_contents for cell in fn.__closure__ or ()]
+  owner = getattr(fn, '__self__', None)
+  return _hashable((fn.__code__, defaults, enclosed, owner))
 
 
 def _hashable(value: Any) -> Any:
@@ -265,9 +261,7 @@ def permutation(symmetry: SymmetryLike, shape: Sequence[int]) -> np.ndarray:
 
 
 def _apply(
-  symmetry: Symmetry,
-  points: np.ndarray,
-  shape: tuple[int, ...],
+  symmetry: Symmetry, points: np.ndarray, shape: tuple[int, ...]
 ) -> np.ndarray:
   """Returns the permuted points, flat; a copy, as is what `symmetry` gets."""
   # A function may use jax.numpy, also where a layer is being traced.
@@ -317,9 +311,8 @@ def is_permutation(values: np.ndarray, num_points: int) -> bool:
   """Whether values, [N], are each of 0…N-1 once."""
   if values.shape != (num_points,) or values.dtype.kind not in 'iu':
     return False
-  if not num_points:
-    return False  # grids have points
-  if values.min() < 0 or values.max() >= num_points:
+  # Grids have points.
+  if not num_points or values.min() < 0 or values.max() >= num_points:
     return False
   seen = np.zeros(num_points, bool)
   for start in range(0, num_points, 2**16):  # writes are fastest with intp
