@@ -226,7 +226,7 @@ def check_config(
   config = json.loads(json.dumps(config))
   if stored == config:
     return
-  there, here = dict(_leaves(stored)), dict(_leaves(config))
+  there, here = dict(leaves(stored)), dict(leaves(config))
   differences = [
     f'{name}: {json.dumps(there.get(name))} there,'
     f' {json.dumps(here.get(name))} here'
@@ -239,13 +239,13 @@ def check_config(
   )
 
 
-def _leaves(tree: Any, prefix: str = '') -> Iterator[tuple[str, Any]]:
+def leaves(tree: Any, prefix: str = '') -> Iterator[tuple[str, Any]]:
   """Yields the leaves of a nested configuration, with dotted names."""
   if not isinstance(tree, dict):
     yield prefix, tree
     return
   for name, value in tree.items():
-    yield from _leaves(value, f'{prefix}.{name}' if prefix else name)
+    yield from leaves(value, f'{prefix}.{name}' if prefix else name)
 
 
 def _environment() -> dict[str, Any]:

@@ -10,6 +10,7 @@ from matplotlib import figure
 from matplotlib import ticker
 import numpy as np
 
+from aen.groups import lattice as lattice_lib
 from aen.report import style
 from aen.search import result as result_lib
 from aen.train import score as score_lib
@@ -292,7 +293,7 @@ def q_values(
   height = 0.8 / len(values)
   names = [style.literal(name) for name in bits]
   for i, (state, of_actions) in enumerate(values):
-    on = [name for k, name in enumerate(names) if state >> k & 1]
+    on = lattice_lib.chosen(state, names)
     ax.barh(
       rows + (i - (len(values) - 1) / 2) * height,
       of_actions,

@@ -20,7 +20,6 @@ import struct
 import tomllib
 from typing import NewType
 
-from flax import traverse_util
 from matplotlib import figure
 import numpy as np
 
@@ -294,7 +293,7 @@ def _configuration(run_dir: pathlib.Path) -> Iterator[Html]:
     stored = json.loads((run_dir / 'config.json').read_text('utf-8'))
   except (FileNotFoundError, json.JSONDecodeError):
     return
-  for name, value in traverse_util.flatten_dict(stored, sep='.').items():
+  for name, value in io_lib.leaves(stored):
     yield row([name, value if isinstance(value, str) else json.dumps(value)])
 
 
