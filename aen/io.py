@@ -100,8 +100,7 @@ _CHECKSUM = 'sha256'
 
 def write_json(path: PathLike, content: Mapping[str, Any]) -> None:
   """Writes a JSON file with a checksum of its content, atomically."""
-  text = json.dumps(content, indent=2, ensure_ascii=False)
-  signed = dict(content) | {_CHECKSUM: _digest(text)}
+  signed = dict(content) | {_CHECKSUM: _digest(content)}
   with written_text(path) as file:
     json.dump(signed, file, indent=2, ensure_ascii=False)
 
@@ -116,10 +115,9 @@ def read_json(path: PathLike) -> dict[str, Any]:
   if not isinstance(content, dict):
     raise ValueError('it holds no JSON object')
   expected = content.pop(_CHECKSUM, None)
-  text = json.dumps(content, indent=2, ensure_ascii=False)
   if expected is None and any(map(_is_nearly_checksum, content)):
     raise ValueError('the name of its checksum is damaged')
-  if expected is not None and expected != _digest(text):
+  if expected is not None and expected != _digest(content):
     raise ValueError('its checksum does not match')
   return content
 
@@ -130,7 +128,8 @@ def _is_nearly_checksum(name: str) -> bool:
   return len(name) == len(_CHECKSUM) and sum(a != b for a, b in pairs) == 1
 
 
-def _digest(text: str) -> str:
+def _digest(content: Mapping[str, Any]) -> str:
+  text = json.dumps(content, indent=2, ensure_ascii=False)
   # A damaged file may hold lone surrogates, which have no encoding.
   return hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()
 
@@ -252,19 +251,18 @@ def _environment() -> dict[str, Any]:
   """Returns what results may depend on besides the configuration."""
   import jax  # heavy, and the first rooms are NumPy only
 
-  device = jax.devices()[0]
+  versions = {}
+  for name in _PACKAGES:
+    try:
+      versions[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:  # run from a clone
+      module = sys.modules.get(name)
+      versions[name] = getattr(module, '__version__', 'not installed')
   return {
-    'versions': {name: _version(name) for name in _PACKAGES},
+    'versions': versions,
     'revision': _revision(),
-    'device': f'{len(jax.devices())} × {device.device_kind}',
+    'device': f'{len(jax.devices())} × {jax.devices()[0].device_kind}',
   }
-
-
-def _version(package: str) -> str:
-  try:
-    return importlib.metadata.version(package)
-  except importlib.metadata.PackageNotFoundError:  # run from a clone
-    return getattr(sys.modules.get(package), '__version__', 'not installed')
 
 
 def _revision() -> str:
