@@ -140,7 +140,10 @@ def _matrix(symmetry: symmetries_lib.Symmetry, ndim: int) -> np.ndarray:
   """Returns A such that the symmetry maps the point r to A @ r."""
   matrix, why = None, ''
   try:
-    matrix, again = (_fit(symmetry, side, ndim) for side in _PROBE_SIDES)
+    matrix, again = (
+      _fit(symmetries_lib.permutation(symmetry, (side,) * ndim).tobytes(), ndim)
+      for side in _PROBE_SIDES
+    )
   except ValueError as error:
     why = f' ({error})'
   if matrix is None or again is None or not np.array_equal(matrix, again):
@@ -153,14 +156,15 @@ def _matrix(symmetry: symmetries_lib.Symmetry, ndim: int) -> np.ndarray:
   return matrix
 
 
-def _fit(
-  symmetry: symmetries_lib.Symmetry, side: int, ndim: int
-) -> np.ndarray | None:
-  """Fits a signed axis permutation to what a symmetry does to a cubic grid."""
+@functools.lru_cache(maxsize=256)  # it takes longer than the permutation
+def _fit(permutation: bytes, ndim: int) -> np.ndarray | None:
+  """Fits a signed axis permutation to one of a cubic grid, int32 as bytes."""
+  points = np.frombuffer(permutation, np.int32)
+  side = round(points.size ** (1 / ndim))
   grid = np.indices((side,) * ndim).reshape(ndim, -1).T  # [N, ndim]
   centred = 2 * grid - side + 1
   # The point now at r came from r_old: r_old = A^-1 r = A.T r, as rows r A.
-  came_from = centred[symmetries_lib.permutation(symmetry, (side,) * ndim)]
+  came_from = centred[points]
   neighbours = side ** np.arange(ndim)[::-1]  # of point 0, along each axis
   matrix = ((came_from[neighbours] - came_from[0]) // 2).astype(np.int8)
   one_per_row = (np.abs(matrix).sum(0) == 1).all()
