@@ -28,7 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
   only_screen = words[:1] == ['screen']
   arguments = _parser().parse_args(words[1:] if only_screen else words)
   try:
-    (_screen if only_screen else _discover)(arguments)
+    name = pathlib.Path(arguments.data).resolve().stem
+    run_dir = pathlib.Path(arguments.run_dir or f'runs/aen/{name}')
+    (_screen if only_screen else _discover)(arguments, run_dir)
   except (ValueError, TypeError, OSError, ImportError) as error:
     print(f'{type(error).__name__}: {error}', file=sys.stderr)
     return 2
@@ -71,21 +73,15 @@ def _parser() -> argparse.ArgumentParser:
   return parser
 
 
-def _discover(arguments: argparse.Namespace) -> None:
+def _discover(arguments: argparse.Namespace, run_dir: pathlib.Path) -> None:
   report = _module('report')
   search_lib = _module('search.search')
-  images, labels, test = load_lib.read_examples(
+  images, labels, data = load_lib.read_examples(
     arguments.data, arguments.target
   )
-  name = pathlib.Path(arguments.data).resolve().stem
-  run_dir = pathlib.Path(arguments.run_dir or f'runs/aen/{name}')
-  data: dict[str, Any] = {
-    **test,
-    'grid_axes': arguments.grid_axes,
-    'task': arguments.task,
-    'downscale': arguments.downscale,
-    'seed': arguments.seed,
-  }
+  options = vars(arguments)
+  for name in ('grid_axes', 'task', 'downscale', 'seed'):
+    data[name] = options[name]
   result = search_lib.discover(
     images,
     labels,
@@ -102,7 +98,7 @@ def _discover(arguments: argparse.Namespace) -> None:
   print(f'{result.verdict}\nreport: {page}')
 
 
-def _screen(arguments: argparse.Namespace) -> None:
+def _screen(arguments: argparse.Namespace, run_dir: pathlib.Path) -> None:
   screen_lib = _module('search.screen')
   images, labels, _ = load_lib.read_examples(arguments.data, arguments.target)
   images, axes = own.as_inputs(images, arguments.grid_axes)
@@ -115,10 +111,8 @@ def _screen(arguments: argparse.Namespace) -> None:
     seed=arguments.seed,
   )
   print(screening.verdict)
-  name = pathlib.Path(arguments.data).resolve().stem
-  folder = pathlib.Path(arguments.run_dir or f'runs/aen/{name}')
-  folder.mkdir(parents=True, exist_ok=True)
-  path = folder / 'screening.png'
+  run_dir.mkdir(parents=True, exist_ok=True)
+  path = run_dir / 'screening.png'
   screening.figure().savefig(path)
   print(f'figure: {path}')
 

@@ -1,8 +1,10 @@
 """Atomic writes, checksums, run directories, argument checks."""
 
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
+import difflib
 import errno
 import hashlib
 import importlib.metadata
@@ -98,8 +100,7 @@ _CHECKSUM = 'sha256'
 
 def write_json(path: PathLike, content: Mapping[str, Any]) -> None:
   """Writes a JSON file with a checksum of its content, atomically."""
-  text = json.dumps(content, indent=2, ensure_ascii=False)
-  signed = dict(content) | {_CHECKSUM: _digest(text)}
+  signed = dict(content) | {_CHECKSUM: _digest(content)}
   with written_text(path) as file:
     json.dump(signed, file, indent=2, ensure_ascii=False)
 
@@ -114,10 +115,9 @@ def read_json(path: PathLike) -> dict[str, Any]:
   if not isinstance(content, dict):
     raise ValueError('it holds no JSON object')
   expected = content.pop(_CHECKSUM, None)
-  text = json.dumps(content, indent=2, ensure_ascii=False)
   if expected is None and any(map(_is_nearly_checksum, content)):
     raise ValueError('the name of its checksum is damaged')
-  if expected is not None and expected != _digest(text):
+  if expected is not None and expected != _digest(content):
     raise ValueError('its checksum does not match')
   return content
 
@@ -128,7 +128,8 @@ def _is_nearly_checksum(name: str) -> bool:
   return len(name) == len(_CHECKSUM) and sum(a != b for a, b in pairs) == 1
 
 
-def _digest(text: str) -> str:
+def _digest(content: Mapping[str, Any]) -> str:
+  text = json.dumps(content, indent=2, ensure_ascii=False)
   # A damaged file may hold lone surrogates, which have no encoding.
   return hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()
 
@@ -141,17 +142,13 @@ def locked(run_dir: PathLike) -> Iterator[None]:
   with the process that holds it, however that ends.
   """
   run_dir = pathlib.Path(run_dir)
-  handle = None
-  try:
+  with contextlib.ExitStack() as stack:
     with contextlib.suppress(OSError):  # whoever writes next says why
       run_dir.mkdir(parents=True, exist_ok=True)
       handle = os.open(run_dir / '.lock', os.O_RDWR | os.O_CREAT, 0o644)
-    if handle is not None:
+      stack.callback(os.close, handle)
       _lock(handle, run_dir)
     yield
-  finally:
-    if handle is not None:
-      os.close(handle)
 
 
 def _lock(handle: int, run_dir: pathlib.Path) -> None:
@@ -204,7 +201,13 @@ def open_run(run_dir: PathLike, config: Mapping[str, Any]) -> pathlib.Path:
     if 'config' not in stored:
       raise ValueError('it holds no configuration')
   except FileNotFoundError:
-    _write_config(path, config)
+    try:
+      write_json(path, {'config': config, 'environment': _environment()})
+    except OSError as error:
+      raise OSError(
+        f'cannot write to {run_dir} ({error.strerror}); make it writable, or'
+        ' choose another run directory'
+      ) from error
     return run_dir
   except ValueError as error:
     raise ValueError(
@@ -220,59 +223,46 @@ def check_config(
 ) -> None:
   """Raises a ValueError if a run directory holds another configuration."""
   config = json.loads(json.dumps(config))
-  if stored != config:
-    raise ValueError(
-      f'{run_dir} holds another run ({_differences(stored, config)}); choose'
-      ' another run directory, or the same options'
-    )
-
-
-def _write_config(path: pathlib.Path, config: Mapping[str, Any]) -> None:
-  try:
-    write_json(path, {'config': config, 'environment': _environment()})
-  except OSError as error:
-    raise OSError(
-      f'cannot write to {path.parent} ({error.strerror}); make it writable, or'
-      ' choose another run directory'
-    ) from error
-
-
-def _differences(stored: Any, config: Mapping[str, Any]) -> str:
-  there, here = dict(_leaves(stored)), dict(_leaves(config))
-  return ', '.join(
+  if stored == config:
+    return
+  there, here = dict(leaves(stored)), dict(leaves(config))
+  differences = [
     f'{name}: {json.dumps(there.get(name))} there,'
     f' {json.dumps(here.get(name))} here'
     for name in dict.fromkeys((*there, *here))
     if there.get(name) != here.get(name)
+  ]
+  raise ValueError(
+    f'{run_dir} holds another run ({", ".join(differences)}); choose another'
+    ' run directory, or the same options'
   )
 
 
-def _leaves(tree: Any, prefix: str = '') -> Iterator[tuple[str, Any]]:
+def leaves(tree: Any, prefix: str = '') -> Iterator[tuple[str, Any]]:
   """Yields the leaves of a nested configuration, with dotted names."""
   if not isinstance(tree, dict):
     yield prefix, tree
     return
   for name, value in tree.items():
-    yield from _leaves(value, f'{prefix}.{name}' if prefix else name)
+    yield from leaves(value, f'{prefix}.{name}' if prefix else name)
 
 
 def _environment() -> dict[str, Any]:
   """Returns what results may depend on besides the configuration."""
   import jax  # heavy, and the first rooms are NumPy only
 
-  device = jax.devices()[0]
+  versions = {}
+  for name in _PACKAGES:
+    try:
+      versions[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:  # run from a clone
+      module = sys.modules.get(name)
+      versions[name] = getattr(module, '__version__', 'not installed')
   return {
-    'versions': {name: _version(name) for name in _PACKAGES},
+    'versions': versions,
     'revision': _revision(),
-    'device': f'{len(jax.devices())} × {device.device_kind}',
+    'device': f'{len(jax.devices())} × {jax.devices()[0].device_kind}',
   }
-
-
-def _version(package: str) -> str:
-  try:
-    return importlib.metadata.version(package)
-  except importlib.metadata.PackageNotFoundError:  # run from a clone
-    return getattr(sys.modules.get(package), '__version__', 'not installed')
 
 
 def _revision() -> str:
@@ -316,21 +306,18 @@ def as_path(value: Any, name: str) -> pathlib.Path:
 
 def positive(value: Any, name: str) -> int:
   """Returns a positive integer; raises a ValueError for anything else."""
-  whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-  if not whole or not 1 <= value < 2**31:
-    raise ValueError(
-      f'{name} must be a whole number of at least 1, got {value!r}'
-    )
-  return int(value)
+  return _whole(value, 1, f'{name} must be a whole number of at least 1')
 
 
 def seed(value: Any) -> int:
   """Returns a seed of random numbers, from 0 to 2^31 - 1."""
+  return _whole(value, 0, 'seed must be a whole number from 0 to 2**31 - 1')
+
+
+def _whole(value: Any, low: int, expected: str) -> int:
   whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-  if not whole or not 0 <= value < 2**31:
-    raise ValueError(
-      f'seed must be a whole number from 0 to 2**31 - 1, got {value!r}'
-    )
+  if not whole or not low <= value < 2**31:
+    raise ValueError(f'{expected}, got {value!r}')
   return int(value)
 
 
@@ -354,6 +341,27 @@ def text(value: str, what: str) -> str:
       f'{what} must be text that UTF-8 can encode, got {value!r}; rename it'
     ) from error
   return value
+
+
+_LONGEST = 100  # characters of a name that are shown
+
+
+def unknown(
+  what: str, name: str, known: Iterable[str], *, summary: str = ''
+) -> ValueError:
+  """Returns the error for an unknown name, suggesting the nearest known one.
+
+  The summary, if there is one, stands for the list of all known names.
+  """
+  known = list(known)
+  longer = [other for other in known if other.startswith(f'{name}/')]
+  near = longer or difflib.get_close_matches(str(name), known, 1, 0.5)
+  if len(str(name)) > _LONGEST:
+    name = f'{str(name)[:_LONGEST]}…'
+  hint = f'did you mean {near[0]!r}? ' if near else ''
+  return ValueError(
+    f'unknown {what} {name!r}; {hint}known: {summary or ", ".join(known)}'
+  )
 
 
 _FORMULA = ('=', '+', '-', '@', '\t', '\r', "'")

@@ -12,7 +12,7 @@ import textwrap
 import tomllib
 from typing import Any
 
-from aen.data import errors
+from aen import io as io_lib
 from aen.data import transform
 
 _CATALOGUE = tomllib.loads(
@@ -74,39 +74,34 @@ def _entry(name: str) -> dict[str, Any]:
   return _entry(entry['like']) | entry if 'like' in entry else entry
 
 
-def _source(name: str, entry: Mapping[str, Any]) -> Source:
-  fields = {field.name: field for field in dataclasses.fields(Source)}
-  unknown = entry.keys() - fields.keys()
-  required = [n for n, f in fields.items() if f.default is dataclasses.MISSING]
-  missing = set(required) - {'name', *entry}
+def _source(name: str) -> Source:
+  entry = {'name': name} | _entry(name)
+  fields = dataclasses.fields(Source)
+  unknown = entry.keys() - {field.name for field in fields}
+  required = {f.name for f in fields if f.default is dataclasses.MISSING}
+  missing = required - entry.keys()
   if unknown or missing:
     raise ValueError(
       f'catalogue.toml, set {name}: unknown keys {sorted(unknown)}, missing'
       f' {sorted(missing)}; its header lists all keys'
     )
-  tuples = {k: tuple(v) for k, v in entry.items() if isinstance(v, list)}
-  class_names = tuple(entry['class_names'])  # also of a string
-  files = {
-    key: tuple(File(**file) for file in entry.get(key, ()))
-    for key in ('files', 'extracted')
-  }
-  fields = {**entry, **tuples, 'class_names': class_names, **files}
-  return Source(name=name, **fields)
+  entry |= {k: tuple(v) for k, v in entry.items() if isinstance(v, list)}
+  entry['class_names'] = tuple(entry['class_names'])  # also of a string
+  for key in ('files', 'extracted'):
+    entry[key] = tuple(File(**file) for file in entry.get(key, ()))
+  return Source(**entry)
 
 
 SOURCES: Mapping[str, Source] = {
-  name: _source(name, _entry(name)) for name in _CATALOGUE['sets']
+  name: _source(name) for name in _CATALOGUE['sets']
 }
 
 # Grey square images of even side, on which all twelve symmetries act.
 G_NAMES = tuple(
   name
   for name, source in SOURCES.items()
-  if len(source.shape) == 2
-  and source.shape[0] == source.shape[1]
-  and source.shape[0] % 2 == 0
+  if source.shape == (source.shape[0],) * 2 and source.shape[0] % 2 == 0
 )
-
 
 _ORIGINALS = {f'g_{name}': name for name in SOURCES}
 
@@ -127,7 +122,7 @@ def find(name: str) -> tuple[Source, transform.Config | None]:
       f' {original!r} as it is, or transform one of {", ".join(G_NAMES)}'
     )
   if not is_name(name):
-    raise errors.unknown(
+    raise io_lib.unknown(
       'data set',
       name,
       [*SOURCES, *(f'g_{base}/aug3' for base in G_NAMES)],

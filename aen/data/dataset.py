@@ -22,8 +22,6 @@ from aen.data import transform
 PUBLISHED_MEAN = 0.1307
 PUBLISHED_STD = 0.3081
 
-Rows = np.ndarray | slice
-
 _AXES = {1: ('L',), 2: ('H', 'W'), 3: ('D', 'H', 'W')}
 
 NUMBERING = (
@@ -50,15 +48,11 @@ class Split:
   def __len__(self) -> int:
     return len(self.images)
 
-  def take(self, rows: Rows) -> 'Split':
+  def take(self, rows: np.ndarray | slice) -> 'Split':
     """Returns some of the images."""
-    return Split(
-      self.images[rows],
-      self.labels[rows],
-      self.indices[rows],
-      None if self.record is None else self.record[rows],
-      None if self.groups is None else self.groups[rows],
-    )
+    fields = vars(self).items()
+    taken: Any = {name: x if x is None else x[rows] for name, x in fields}
+    return Split(**taken)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -176,10 +170,14 @@ class Dataset:
     """The shape of one image."""
     return self.train.images.shape[1:]
 
+  @property
+  def _splits(self) -> dict[str, Split]:
+    return {n: getattr(self, n) for n in ('train', 'validation', 'test')}
+
   @functools.cached_property
   def fingerprint(self) -> str:
     """A hash of exactly the images and labels in the three splits."""
-    found = fingerprint(self.train, self.validation, self.test)
+    found = fingerprint(*self._splits.values())
     return f'partial-{found}' if self.partial else found
 
   def normalised(
@@ -198,16 +196,11 @@ class Dataset:
       )
     # One value per grey level: a gather is faster than arithmetic on pixels.
     levels = ((np.arange(256) / 255 - mean) / std).astype(np.float32)
-
-    def scaled(split: Split) -> Split:
-      return dataclasses.replace(split, images=levels[split.images])
-
-    return dataclasses.replace(
-      self,
-      train=scaled(self.train),
-      validation=scaled(self.validation),
-      test=scaled(self.test),
-    )
+    scaled: Any = {
+      name: dataclasses.replace(split, images=levels[split.images])
+      for name, split in self._splits.items()
+    }
+    return dataclasses.replace(self, **scaled)
 
   def refold(self, seed: int) -> 'Dataset':
     """Redraws the division into training and validation images.
@@ -215,25 +208,23 @@ class Dataset:
     The numbers of images and the test images stay the same, and images of one
     group stay on one side.
     """
-
-    def pooled(name: str) -> np.ndarray:
-      both = (self.train, self.validation)
-      return np.concatenate([getattr(split, name) for split in both])
-
-    labels = pooled('labels')
-    groups = None if self.train.groups is None else pooled('groups')
-    pool = Split(pooled('images'), labels, pooled('indices'), groups=groups)
+    both = (self.train, self.validation)
+    pooled: Any = {
+      name: np.concatenate([getattr(split, name) for split in both])
+      for name in ('images', 'labels', 'indices', 'groups')
+      if getattr(self.train, name) is not None
+    }
+    pool = Split(**pooled)
     sizes = splits_lib.Sizes(validation=len(self.validation))
     train, validation = splits_lib.choose_train(
-      labels, groups, sizes, seed=seed, stratified=True
+      pool.labels, pool.groups, sizes, seed=seed, stratified=True
     )
     return dataclasses.replace(
       self, train=pool.take(train), validation=pool.take(validation)
     )
 
   def __repr__(self) -> str:
-    splits = (self.train, self.validation, self.test)
-    counts = '/'.join(str(len(split)) for split in splits)
+    counts = '/'.join(str(len(split)) for split in self._splits.values())
     shape = ' x '.join(str(side) for side in self.image_shape)
     what = f'{self.num_classes} classes' if self.num_classes else 'numbers'
     return (

@@ -45,16 +45,14 @@ class Places:
     if not given:
       return None
     path = pathlib.Path(given).expanduser()
-    if not path.is_dir():
-      origin = 'raw_dir' if self.raw_dir else RAW_DIR_VARIABLE
-      kind, got = FileNotFoundError, 'nothing there'
-      if path.exists():
-        kind, got = NotADirectoryError, 'a file'
-      raise kind(
-        f'{origin}={path}: expected a directory of raw files, got {got};'
-        ' correct or unset it'
-      )
-    return path
+    if path.is_dir():
+      return path
+    origin = 'raw_dir' if self.raw_dir else RAW_DIR_VARIABLE
+    got = 'a file' if path.exists() else 'nothing there'
+    raise (NotADirectoryError if path.exists() else FileNotFoundError)(
+      f'{origin}={path}: expected a directory of raw files, got {got};'
+      ' correct or unset it'
+    )
 
   @property
   def tfds(self) -> pathlib.Path:
@@ -91,7 +89,7 @@ def find(
       return prepared
     partial = _partial_path(source, places)
     if partial and places.partial:
-      return readers.read_partial(source, partial)
+      return readers.read(source, [partial], partial=True)
     paths = _download(source, places)
   return readers.read(source, paths)
 
@@ -199,10 +197,8 @@ def _download(source: catalogue.Source, places: Places) -> list[pathlib.Path]:
     return _download_by_tfds(source, places.tfds / 'downloads')
   except (OSError, ImportError) as error:
     folder = (places.raw or pathlib.Path('<raw_dir>')) / source.folder
-    missing = [
-      file.name for file in source.files if not _path(folder, file).is_file()
-    ]
-    names = ', '.join(missing)
+    missing = [f for f in source.files if not _path(folder, f).is_file()]
+    names = ', '.join(file.name for file in missing)
     if source.extracted:
       members = ', '.join(file.name for file in source.extracted)
       names += f' (or its members, {members})'

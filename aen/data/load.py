@@ -125,10 +125,8 @@ def from_arrays(
     grid_axes: How many axes of an image are its grid: [N, *grid] or [N, *grid,
       C].
   """
-  test = test_images, test_labels
-  parts = own.as_parts(
-    images, labels, *test, class_names, where=name, grid_axes=grid_axes
-  )
+  arrays = images, labels, test_images, test_labels
+  parts = own.as_parts(*arrays, class_names, where=name, grid_axes=grid_axes)
   sizes = splits.Sizes(num_train, num_validation, num_test)
   data = dataset_lib.divide(
     parts, name, sizes, seed=seed, stratified=stratified
@@ -160,25 +158,16 @@ def from_examples(
     **options: As of `from_arrays`.
   """
   inputs, grid_axes = own.as_inputs(inputs, grid_axes)
-  if (test_inputs is None) == (test_targets is None):
-    every = targets
-    if test_inputs is not None:  # classes are numbered together
-      test_inputs, _ = own.as_inputs(test_inputs, grid_axes)
-      every = [*targets, *test_targets]
-    labels, classes = own.as_targets(every, task)
-  else:
-    labels, classes = own.as_targets(targets, task)
-    test_targets = None if test_targets is None else np.zeros(1, labels.dtype)
-  count = len(targets)
+  every, count = targets, len(targets)
+  if test_inputs is not None and test_targets is not None:
+    test_inputs, _ = own.as_inputs(test_inputs, grid_axes)
+    every = [*targets, *test_targets]  # classes are numbered together
+  labels, classes = own.as_targets(every, task)
   if class_names is None:
     class_names = [str(value) for value in classes]
-  elif (
-    classes
-    and len(class_names) >= len(classes)
-    and all(
-      isinstance(value, int) and 0 <= value < len(class_names)
-      for value in classes
-    )
+  elif classes and all(
+    isinstance(value, int) and 0 <= value < len(class_names)
+    for value in classes
   ):
     # Whole labels number the names, also of classes without examples.
     labels = np.array(classes, np.int32)[labels]
@@ -216,15 +205,12 @@ def read_examples(
       f'only columns of a .csv file can be a target, got {name} and {target!r}'
     )
   if own.is_path(name) and not path.is_dir() and path.exists():
-    images, labels, *test = readers.read_npz(
+    *train, images, labels = readers.read_npz(
       path, 'x_train', 'y_train', optional=('x_test', 'y_test')
     )
-    given = dict(zip(('test_images', 'test_labels'), test, strict=True))
-    return images, labels, given
-  data = load_dataset(name, num_validation=0)
-  names = np.array(data.class_names)
-  test = {
-    'test_images': data.test.images,
-    'test_labels': names[data.test.labels],
-  }
-  return data.train.images, names[data.train.labels], test
+  else:
+    data = load_dataset(name, num_validation=0)
+    names = np.array(data.class_names)
+    train = [data.train.images, names[data.train.labels]]
+    images, labels = data.test.images, names[data.test.labels]
+  return train[0], train[1], {'test_images': images, 'test_labels': labels}

@@ -152,10 +152,7 @@ def _read_classes(
     labels += [names.index(name)] * len(found)
   images = [read_image(path) for path in paths]
   if any(image.ndim == 3 for image in images):  # one in colour: all in colour
-    images = [
-      image if image.ndim == 3 else np.stack([image] * 3, -1)
-      for image in images
-    ]
+    images = [x if x.ndim == 3 else np.stack([x] * 3, -1) for x in images]
   for image, path in zip(images, paths, strict=True):
     if image.shape != images[0].shape:
       raise ValueError(
@@ -428,10 +425,10 @@ def as_targets(targets: Any, task: str | None = None) -> Targets:
   if array.ndim == 2 and array.shape[1] == 1:
     array = array[:, 0]
   if array.ndim == 2 and array.dtype.kind in 'buif':
-    if task != 'regression' and _is_one_hot(array):
-      return Targets(
-        array.argmax(axis=1).astype(np.int32), tuple(range(array.shape[1]))
-      )
+    single = np.isin(array, (0, 1)).all() and (array.sum(axis=1) == 1).all()
+    if single and task != 'regression':
+      labels = array.argmax(axis=1).astype(np.int32)
+      return Targets(labels, tuple(range(array.shape[1])))
     raise ValueError(
       f'expected one target per example, got shape {array.shape}; of one-hot'
       ' rows each holds a single 1 and otherwise 0, and of several numbers to'
@@ -465,8 +462,8 @@ def as_targets(targets: Any, task: str | None = None) -> Targets:
         f"task='regression' needs numbers as targets, got {array.dtype}"
       )
     return Targets(array.astype(np.float32), ())
-  if array.dtype.kind == 'f':
-    array = array.astype(np.int64) if not (array % 1).any() else array
+  if array.dtype.kind == 'f' and not (array % 1).any():
+    array = array.astype(np.int64)
   if array.dtype.kind == 'O':
     classes = sorted(dict.fromkeys(array.tolist()), key=str)
     number = {value: i for i, value in enumerate(classes)}
@@ -495,9 +492,3 @@ def _as_array(targets: Any) -> np.ndarray:
   array = np.empty(len(values), object)
   array[:] = values
   return array
-
-
-def _is_one_hot(array: np.ndarray) -> bool:
-  return bool(((array == 0) | (array == 1)).all()) and bool(
-    (array.sum(axis=1) == 1).all()
-  )

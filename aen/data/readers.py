@@ -49,22 +49,22 @@ MAX_EXPANSION = 100
 _ALWAYS_EXPANDED = 2**26  # bytes that are no harm
 
 
-def read(source: catalogue.Source, paths: Paths) -> dataset_lib.Parts:
-  """Reads official files; ValueError if they are others, or damaged."""
+def read(
+  source: catalogue.Source, paths: Paths, *, partial: bool = False
+) -> dataset_lib.Parts:
+  """Reads official files; ValueError if they are others, or damaged.
+
+  Or, if partial, a file that holds a part of a data set.
+  """
+  if partial:
+    arrays = READERS[source.partial_format](source, paths)
+    return as_parts(source, arrays, where=str(paths[0]), partial=True)
   alternatives = source.files, source.extracted
   files = next(files for files in alternatives if len(files) == len(paths))
   for file, path in zip(files, paths, strict=True):
     verify(path, file)
   arrays = READERS[source.format](source, paths)
   return as_parts(source, arrays, where=source.name)
-
-
-def read_partial(
-  source: catalogue.Source, path: pathlib.Path
-) -> dataset_lib.Parts:
-  """Reads a file that holds a part of a data set."""
-  arrays = READERS[source.partial_format](source, [path])
-  return as_parts(source, arrays, where=str(path), partial=True)
 
 
 def as_parts(
@@ -80,8 +80,8 @@ def as_parts(
     images, labels = side.images, side.labels
     if not partial:
       labels = labels - np.int32(source.first_label)
-    if source.transposed and not partial:
-      images = np.ascontiguousarray(images.swapaxes(1, 2))
+      if source.transposed:
+        images = np.ascontiguousarray(images.swapaxes(1, 2))
     advice = f'these are not the official files of {source.name}'
     if images.shape[1:] != source.shape:
       raise ValueError(
@@ -220,7 +220,17 @@ def read_npz(
     members = [m for m in f.zip.infolist() if m.filename in wanted]
     check_expansion(path, sum(member.file_size for member in members))
     for member in members:
-      _check_header(f.zip, member)
+      with f.zip.open(member) as file:
+        if np.lib.format.read_magic(file) == (1, 0):
+          shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        else:
+          shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+      declared = math.prod(shape) * dtype.itemsize
+      if declared > member.file_size and not dtype.hasobject:
+        raise ValueError(
+          f'{member.filename} declares {declared} bytes of values and holds'
+          f' {member.file_size}'
+        )
     names = f.files
     arrays = [f[key] if key in names else None for key in (*keys, *optional)]
   if not {*keys} <= {*names}:
@@ -230,22 +240,6 @@ def read_npz(
       f'path, {", ".join(f"{key}=…" for key in keys)})'
     )
   return arrays
-
-
-def _check_header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
-  """Raises if an array says that it is larger than its bytes."""
-  with archive.open(member) as file:
-    version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-      shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    else:
-      shape, _, dtype = np.lib.format.read_array_header_2_0(file)
-  declared = math.prod(shape) * dtype.itemsize
-  if declared > member.file_size and not dtype.hasobject:
-    raise ValueError(
-      f'{member.filename} declares {declared} bytes of values and holds'
-      f' {member.file_size}'
-    )
 
 
 def _cut(train: Any, test: Any, *arrays: np.ndarray) -> Arrays:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from aen import io as io_lib
 from aen.data import draws
-from aen.data import errors
 
 # By default, one image in six of the training part is for validation, and one
 # in six of a user's images for testing.
@@ -67,7 +67,7 @@ PAPER_SIZES: Mapping[str, Sizes] = {
 def paper_sizes(name: str | None, **given: int | None) -> Sizes:
   """Returns sizes of the paper, if one is named; numbers given override it."""
   if name and name not in PAPER_SIZES:
-    raise errors.unknown('size', name, PAPER_SIZES)
+    raise io_lib.unknown('size', name, PAPER_SIZES)
   overrides: Any = {key: n for key, n in given.items() if n is not None}
   return dataclasses.replace(PAPER_SIZES.get(name or '', Sizes()), **overrides)
 

@@ -24,8 +24,8 @@ import functools
 
 import numpy as np
 
+from aen import io as io_lib
 from aen.data import draws
-from aen.data import errors
 from aen.groups import symmetries as symmetries_lib
 
 _NAMES = symmetries_lib.PAPER_SYMMETRIES
@@ -94,7 +94,7 @@ class Transformations:
 def config(name: str) -> Config:
   """Returns the config of a name such as `'aug3'` or `'iaug12_group'`."""
   if name not in CONFIGS:
-    raise errors.unknown(
+    raise io_lib.unknown(
       'config',
       name,
       CONFIGS,
@@ -121,7 +121,7 @@ def draw(
     seed: Data sets of this package use 0.
   """
   if split not in draws.TRANSFORM:
-    raise errors.unknown('split', split, draws.TRANSFORM)
+    raise io_lib.unknown('split', split, draws.TRANSFORM)
   indices = np.asarray(indices)
   rows = int(indices.max(initial=-1)) + 1
   words = draws.words(seed, draws.TRANSFORM[split], rows * NUM_BITS)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from typing import Any
 
 import numpy as np
 
@@ -94,10 +93,9 @@ def group(symmetries: symmetries_lib.SymmetryLike, ndim: int = 2) -> Group:
     raise ValueError(
       f'ndim must be at least 1 and at most {MAX_AXES} axes, got {ndim!r}'
     )
-  symmetries = symmetries_lib.as_symmetries(symmetries)
-  return _generated(
-    frozenset(_flat(_matrix(s, ndim)) for s in symmetries), ndim
-  )
+  found = symmetries_lib.as_symmetries(symmetries)
+  generators = frozenset(_flat(_matrix(s, int(ndim))) for s in found)
+  return _generated(generators, int(ndim))
 
 
 @functools.lru_cache(maxsize=256)
@@ -135,38 +133,38 @@ def _flat(matrix: np.ndarray) -> tuple[int, ...]:
 # On two points a half swap is a flip, and on four points a roll by 4 is the
 # identity: a symmetry is a rotation or reflection only if it is the same one on
 # grids of several sizes.
-_PROBE_SIDES = (6, 10)
+_PROBE_SIDES = (10, 6)
 
 
 def _matrix(symmetry: symmetries_lib.Symmetry, ndim: int) -> np.ndarray:
   """Returns A such that the symmetry maps the point r to A @ r."""
-  matrices: list[Any] = []
-  why = ''
-  for side in _PROBE_SIDES:
-    try:
-      permuted = symmetries_lib.permutation(symmetry, (side,) * ndim)
-    except ValueError as error:
-      matrices.append(None)
-      why = f' ({error})'
-    else:
-      matrices.append(_fit(permuted.astype(np.int64).tobytes(), side, ndim))
-  if any(m is None or not np.array_equal(m, matrices[0]) for m in matrices):
+  matrix, why = None, ''
+  try:
+    matrix, again = (
+      _fit(symmetries_lib.permutation(symmetry, (side,) * ndim).tobytes(), ndim)
+      for side in _PROBE_SIDES
+    )
+  except ValueError as error:
+    why = f' ({error})'
+  if matrix is None or again is None or not np.array_equal(matrix, again):
     raise ValueError(
       f'{symmetry.name} is no rotation or reflection of {ndim}-dimensional'
       f' space (a signed permutation of its axes){why}, so no convolution can'
       ' be built on it; translations are already built into every convolution,'
       ' and other rearrangements need EquivariantDense'
     )
-  return matrices[0]
+  return matrix
 
 
-@functools.lru_cache(maxsize=256)
-def _fit(permutation: bytes, side: int, ndim: int) -> np.ndarray | None:
-  """Fits a signed axis permutation to a permutation of a cubic grid."""
+@functools.lru_cache(maxsize=256)  # it takes longer than the permutation
+def _fit(permutation: bytes, ndim: int) -> np.ndarray | None:
+  """Fits a signed axis permutation to one of a cubic grid, int32 as bytes."""
+  points = np.frombuffer(permutation, np.int32)
+  side = round(points.size ** (1 / ndim))
   grid = np.indices((side,) * ndim).reshape(ndim, -1).T  # [N, ndim]
   centred = 2 * grid - side + 1
   # The point now at r came from r_old: r_old = A^-1 r = A.T r, as rows r A.
-  came_from = centred[np.frombuffer(permutation, np.int64)]
+  came_from = centred[points]
   neighbours = side ** np.arange(ndim)[::-1]  # of point 0, along each axis
   matrix = ((came_from[neighbours] - came_from[0]) // 2).astype(np.int8)
   one_per_row = (np.abs(matrix).sum(0) == 1).all()

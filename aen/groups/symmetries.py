@@ -84,14 +84,10 @@ def _identity(fn: Any) -> Any:
     return _identity(fn.func), _hashable(arguments)
   if not hasattr(fn, '__code__'):  # not written in Python
     return _hashable(fn)
-  return _hashable(
-    (
-      fn.__code__,
-      (fn.__defaults__, sorted((fn.__kwdefaults__ or {}).items())),
-      [cell.cell_contents for cell in fn.__closure__ or ()],
-      getattr(fn, '__self__', None),
-    )
-  )
+  defaults = fn.__defaults__, sorted((fn.__kwdefaults__ or {}).items())
+  enclosed = [cell.cell_contents for cell in fn.__closure__ or ()]
+  owner = getattr(fn, '__self__', None)
+  return _hashable((fn.__code__, defaults, enclosed, owner))
 
 
 def _hashable(value: Any) -> Any:
@@ -116,7 +112,8 @@ def as_symmetries(symmetries: SymmetryLike) -> tuple[Symmetry, ...]:
   if isinstance(symmetries, Mapping):
     symmetries = [
       named(name, value)
-      if isinstance(value, np.ndarray) or _is_lambda(value)
+      if isinstance(value, np.ndarray)
+      or getattr(value, '__name__', '') == '<lambda>'
       else value
       for name, value in symmetries.items()
     ]
@@ -172,10 +169,6 @@ def _as_symmetry(symmetry: SymmetryLike) -> Symmetry:
 
 def _is_number_array(value: Any) -> bool:
   return isinstance(value, np.ndarray) and value.dtype.kind in 'biuf'
-
-
-def _is_lambda(value: Any) -> bool:
-  return getattr(value, '__name__', '') == '<lambda>'
 
 
 def named(name: str, fn: Any) -> Symmetry:
@@ -281,9 +274,7 @@ def _checked(symmetry: Symmetry, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _apply(
-  symmetry: Symmetry,
-  points: np.ndarray,
-  shape: tuple[int, ...],
+  symmetry: Symmetry, points: np.ndarray, shape: tuple[int, ...]
 ) -> np.ndarray:
   """Returns the permuted points, flat; a copy, as is what `symmetry` gets."""
   # A function may use jax.numpy, also where a layer is being traced.
@@ -333,9 +324,8 @@ def is_permutation(values: np.ndarray, num_points: int) -> bool:
   """Whether values, [N], are each of 0…N-1 once."""
   if values.shape != (num_points,) or values.dtype.kind not in 'iu':
     return False
-  if not num_points:
-    return False  # grids have points
-  if values.min() < 0 or values.max() >= num_points:
+  # Grids have points.
+  if not num_points or values.min() < 0 or values.max() >= num_points:
     return False
   seen = np.zeros(num_points, bool)
   for start in range(0, num_points, 2**16):  # writes are fastest with intp
@@ -343,54 +333,47 @@ def is_permutation(values: np.ndarray, num_points: int) -> bool:
   return bool(seen.all())
 
 
-def _needs_axes(name: str, array: np.ndarray) -> None:
-  if array.ndim < 2:
-    raise ValueError(
-      f'{name} needs a grid of two axes (rows, columns), got {array.shape}; for'
-      ' sequences, write your own symmetry as a function of a 1-D array'
-    )
+def _of_images(
+  name: str,
+  fn: Callable[[np.ndarray], np.ndarray],
+  *,
+  square: bool = False,
+  even: tuple[int, ...] = (),
+) -> Symmetry:
+  """Returns a symmetry of rows and columns, which says what grids it needs.
+
+  Args:
+    name: Its name.
+    fn: A function of an array of at least two axes.
+    square: Whether it needs as many rows as columns.
+    even: The axes along which it swaps halves.
+  """
+
+  def transform(array: np.ndarray) -> np.ndarray:
+    if array.ndim < 2:
+      raise ValueError(
+        f'{name} needs a grid of two axes (rows, columns), got {array.shape};'
+        ' for sequences, write your own symmetry as a function of a 1-D array'
+      )
+    if square and array.shape[0] != array.shape[1]:
+      raise ValueError(
+        f'{name} needs a square grid, got {array.shape}; pad or crop the grid'
+        ' to a square, or use horizontal_flip and vertical_flip instead (both'
+        ' together contain the rotation by 180°)'
+      )
+    if any(array.shape[axis] % 2 for axis in even):
+      sides = ' and '.join(('rows', 'columns')[axis] for axis in even)
+      raise ValueError(
+        f'{name} swaps halves and needs an even number of {sides}, got'
+        f' {array.shape}; pad or crop the grid to an even size, or leave'
+        f' {name} out'
+      )
+    return fn(array)
+
+  return Symmetry(name, transform)
 
 
-def _needs_even(name: str, array: np.ndarray, axes: tuple[int, ...]) -> None:
-  _needs_axes(name, array)
-  if any(array.shape[axis] % 2 for axis in axes):
-    sides = ' and '.join(('rows', 'columns')[axis] for axis in axes)
-    raise ValueError(
-      f'{name} swaps halves and needs an even number of {sides}, got'
-      f' {array.shape}; pad or crop the grid to an even size, or leave'
-      f' {name} out'
-    )
-
-
-def _rotation(array: np.ndarray) -> np.ndarray:
-  _needs_axes('rotation', array)
-  if array.shape[0] != array.shape[1]:
-    raise ValueError(
-      f'rotation needs a square grid, got {array.shape}; pad or crop the grid'
-      ' to a square, or use horizontal_flip and vertical_flip instead (both'
-      ' together contain the rotation by 180°)'
-    )
-  return np.rot90(array)
-
-
-def _flip(name: str, axis: int) -> Symmetry:
-  def flip(array: np.ndarray) -> np.ndarray:
-    _needs_axes(name, array)
-    return np.flip(array, axis)
-
-  return Symmetry(name, flip)
-
-
-def _translation(name: str, axis: int, step: int = 4) -> Symmetry:
-  def translate(array: np.ndarray) -> np.ndarray:
-    _needs_axes(name, array)
-    return np.roll(array, step, axis)
-
-  return Symmetry(name, translate)
-
-
-def _rotation_scramble(array: np.ndarray) -> np.ndarray:
-  _needs_even('rotation_scramble', array, (0, 1))
+def _rotate_quadrants(array: np.ndarray) -> np.ndarray:
   top, bottom = np.split(array, 2, axis=0)
   (top_left, top_right), (bottom_left, bottom_right) = (
     np.split(half, 2, axis=1) for half in (top, bottom)
@@ -399,71 +382,57 @@ def _rotation_scramble(array: np.ndarray) -> np.ndarray:
   return np.concatenate([np.concatenate(row, axis=1) for row in rows], axis=0)
 
 
-def _half_swap(name: str, axis: int) -> Symmetry:
-  def swap(array: np.ndarray) -> np.ndarray:
-    _needs_even(name, array, (axis,))
-    return np.roll(array, array.shape[axis] // 2, axis)
+def _swap(array: np.ndarray, axis: int, only: int | None = None) -> np.ndarray:
+  """Swaps halves along an axis; `only` in one half (0, 1) of the other axis."""
+  swapped = np.roll(array, array.shape[axis] // 2, axis)
+  if only is None:
+    return swapped
+  halves = np.split(array, 2, axis=1 - axis)
+  halves[only] = np.split(swapped, 2, axis=1 - axis)[only]
+  return np.concatenate(halves, axis=1 - axis)
 
-  return Symmetry(name, swap)
 
-
-def _quarter_swap(name: str, axis: int, second_half: bool) -> Symmetry:
-  """Swaps halves along `axis`, but only in one half of the other axis."""
-
-  def swap(array: np.ndarray) -> np.ndarray:
-    _needs_even(name, array, (0, 1))
-    halves = np.split(array, 2, axis=1 - axis)
-    halves[second_half] = np.roll(
-      halves[second_half], array.shape[axis] // 2, axis
-    )
-    return np.concatenate(halves, axis=1 - axis)
-
-  return Symmetry(name, swap)
-
+_BOTH = (0, 1)
 
 SYMMETRIES: Mapping[str, Symmetry] = types.MappingProxyType(
   {
     symmetry.name: symmetry
     for symmetry in (
-      Symmetry('rotation', _rotation),
-      _flip('horizontal_flip', axis=1),
-      _flip('vertical_flip', axis=0),
-      _translation('horizontal_translation', axis=1),
-      _translation('vertical_translation', axis=0),
-      Symmetry('rotation_scramble', _rotation_scramble),
-      _half_swap('horizontal_scramble', axis=1),
-      _half_swap('vertical_scramble', axis=0),
-      _quarter_swap('left_vertical_scramble', axis=0, second_half=False),
-      _quarter_swap('right_vertical_scramble', axis=0, second_half=True),
-      _quarter_swap('top_horizontal_scramble', axis=1, second_half=False),
-      _quarter_swap('bottom_horizontal_scramble', axis=1, second_half=True),
+      _of_images('rotation', np.rot90, square=True),
+      _of_images('horizontal_flip', lambda x: np.flip(x, 1)),
+      _of_images('vertical_flip', lambda x: np.flip(x, 0)),
+      _of_images('horizontal_translation', lambda x: np.roll(x, 4, 1)),
+      _of_images('vertical_translation', lambda x: np.roll(x, 4, 0)),
+      _of_images('rotation_scramble', _rotate_quadrants, even=_BOTH),
+      _of_images('horizontal_scramble', lambda x: _swap(x, 1), even=(1,)),
+      _of_images('vertical_scramble', lambda x: _swap(x, 0), even=(0,)),
+      _of_images(
+        'left_vertical_scramble', lambda x: _swap(x, 0, only=0), even=_BOTH
+      ),
+      _of_images(
+        'right_vertical_scramble', lambda x: _swap(x, 0, only=1), even=_BOTH
+      ),
+      _of_images(
+        'top_horizontal_scramble', lambda x: _swap(x, 1, only=0), even=_BOTH
+      ),
+      _of_images(
+        'bottom_horizontal_scramble', lambda x: _swap(x, 1, only=1), even=_BOTH
+      ),
     )
   }
 )
 
-# The bits of the paper's search states and data sets, in order.
-PAPER_SYMMETRIES = (
-  'rotation',
-  'horizontal_flip',
-  'vertical_flip',
-  'horizontal_translation',
-  'vertical_translation',
-  'rotation_scramble',
-  'horizontal_scramble',
-  'vertical_scramble',
-  'left_vertical_scramble',
-  'right_vertical_scramble',
-  'top_horizontal_scramble',
-  'bottom_horizontal_scramble',
-)
+# The bits of the paper's search states and data sets, in order. Symmetries that
+# are added to the table come after them.
+PAPER_SYMMETRIES = tuple(SYMMETRIES)[:12]
 
 
-def _axis_flip(axis: int) -> Symmetry:
-  return Symmetry(f'flip_axis_{axis}', lambda x: np.flip(x, axis))
+def _flip(name: str, axis: int) -> Symmetry:
+  return Symmetry(name, lambda x: np.flip(x, axis))
 
 
-def _axis_shift(axis: int) -> Symmetry:
-  return Symmetry(f'shift_axis_{axis}', lambda x: np.roll(x, 1, axis))
+def _shift(name: str, step: int, axis: int) -> Symmetry:
+  return Symmetry(name, lambda x: np.roll(x, step, axis))
 
 
 def _axes_rotation(first: int, second: int) -> Symmetry:
@@ -480,17 +449,13 @@ def _axes_rotation(first: int, second: int) -> Symmetry:
   return Symmetry(name, rotate)
 
 
-def _sequence_shift(step: int) -> Symmetry:
-  return Symmetry(f'shift_by_{step}', lambda x: np.roll(x, step, axis=0))
-
-
 def _sequence_half_swap(array: np.ndarray) -> np.ndarray:
   if len(array) % 2:
     raise ValueError(
       f'half_swap needs an even number of points, got {len(array)}; pad or crop'
       ' the sequences, or leave it out'
     )
-  return np.roll(array, len(array) // 2, axis=0)
+  return _swap(array, 0)
 
 
 # What a search tries by default on grids of 1, 2 and 3 axes. Two rotations of
@@ -498,18 +463,16 @@ def _sequence_half_swap(array: np.ndarray) -> np.ndarray:
 CANDIDATES: Mapping[int, tuple[Symmetry, ...]] = types.MappingProxyType(
   {
     1: (
-      Symmetry('reversal', lambda x: np.flip(x, 0)),
-      _sequence_shift(1),
-      _sequence_shift(2),
-      _sequence_shift(4),
+      _flip('reversal', 0),
+      *(_shift(f'shift_by_{step}', step, 0) for step in (1, 2, 4)),
       Symmetry('half_swap', _sequence_half_swap),
     ),
     2: tuple(SYMMETRIES[name] for name in PAPER_SYMMETRIES),
     3: (
       _axes_rotation(0, 1),
       _axes_rotation(1, 2),
-      *map(_axis_flip, range(3)),
-      *map(_axis_shift, range(3)),
+      *(_flip(f'flip_axis_{axis}', axis) for axis in range(3)),
+      *(_shift(f'shift_axis_{axis}', 1, axis) for axis in range(3)),
     ),
   }
 )

@@ -1,6 +1,5 @@
 """Charts of a search: the best networks, their sizes, the search itself."""
 
-from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import textwrap
@@ -10,6 +9,7 @@ from matplotlib import figure
 from matplotlib import ticker
 import numpy as np
 
+from aen.groups import lattice as lattice_lib
 from aen.report import style
 from aen.search import result as result_lib
 from aen.train import score as score_lib
@@ -41,21 +41,17 @@ def top_networks(
   lines = sum(1 + name.count('\n') for name in names)
   drawn = style.sheet(7.5, 1.2 + 0.13 * lines + 0.13 * len(shown))
   ax = drawn.subplots()
-  searched = {row + 0.13: entry.search for row, entry in enumerate(shown)}
-  retrained = {
-    row - 0.13: entry.retrained
-    for row, entry in enumerate(shown)
-    if entry.retrained
-  }
-  for scores, color, marker, label in (
-    (searched, style.GREY, 'o', 'in the search'),
-    (retrained, style.FINALIST, 's', 'retrained, mean over seeds'),
+  for kind, offset, color, marker, label in (
+    ('search', 0.13, style.GREY, 'o', 'in the search'),
+    ('retrained', -0.13, style.FINALIST, 's', 'retrained, mean over seeds'),
   ):
-    if scores:
+    every = [getattr(entry, kind) for entry in shown]
+    rows = [row for row, score in enumerate(every) if score]
+    if rows:
       ax.errorbar(
-        [100 * score.accuracy for score in scores.values()],
-        list(scores),
-        xerr=_margins(scores.values()),
+        [100 * every[row].accuracy for row in rows],
+        [row + offset for row in rows],
+        xerr=_margins([every[row] for row in rows]),
         fmt=marker,
         color=color,
         markersize=4,
@@ -79,7 +75,7 @@ def _wrapped(name: str) -> str:
   return style.literal(textwrap.fill(name, _LINE, break_long_words=False))
 
 
-def _margins(scores: Collection[score_lib.Score]) -> np.ndarray:
+def _margins(scores: Sequence[score_lib.Score]) -> np.ndarray:
   """Returns how far the intervals reach down and up, in percent. [2, n]."""
   middle = np.array([score.accuracy for score in scores])
   margin = score_lib.Z_95 * np.array([score.standard_error for score in scores])
@@ -123,11 +119,10 @@ def weights_against_accuracy(
   ranking: Sequence[result_lib.Ranked], measure: str = 'accuracy'
 ) -> figure.Figure:
   """Draws every network's accuracy in the search over its free weights."""
-  best = ranking[0]
-  others = [entry for entry in ranking[1:] if entry.network != 0]
-  finalists = [entry for entry in others if entry.retrained]
-  others = [entry for entry in others if not entry.retrained]
-  baseline = [entry for entry in ranking[1:] if entry.network == 0]
+  best, *rest = ranking
+  baseline = [entry for entry in rest if entry.network == 0]
+  finalists = [e for e in rest if e.network != 0 and e.retrained]
+  others = [e for e in rest if e.network != 0 and not e.retrained]
   drawn = style.sheet(7.5, 4.6)
   ax = drawn.subplots()
   ax.errorbar(
@@ -153,11 +148,9 @@ def weights_against_accuracy(
   ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
   ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=''))
   ax.xaxis.set_minor_locator(ticker.NullLocator())
-  labels = (
-    'free weights (log scale)',
-    f'validation {measure} in the search (%)',
-  )
-  style.tidy(ax, f'Size and {measure}', *labels, grid='both')
+  ylabel = f'validation {measure} in the search (%)'
+  labels = f'Size and {measure}', 'free weights (log scale)', ylabel
+  style.tidy(ax, *labels, grid='both')
   style.legend(drawn)
   return drawn
 
@@ -196,13 +189,13 @@ def search_curve(
   ax.plot(steps, mean, color=style.BLUE, linewidth=1.6, label=label)
   label, color = 'best so far', style.BEST
   ax.step(steps, best, where='post', color=color, linewidth=1.4, label=label)
-  style.tidy(ax, 'The search step by step', 'step', 'score (%)')
+  title = 'The search step by step'
+  style.tidy(ax, title, 'step', 'score (%)')
   ax.set_xlim(0.5, values.size + 0.5)
   ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
   if epsilons is not None:
     epsilons = np.asarray(epsilons, float)
     # The labels stand between the axes and the title.
-    title = ax.get_title(loc='left')
     ax.set_title(title, loc='left', pad=14, fontsize=style.LARGE)
     free = 0.0  # the first step whose label overlaps no other
     for start in np.flatnonzero(np.diff(epsilons, prepend=np.nan) != 0):
@@ -292,7 +285,7 @@ def q_values(
   height = 0.8 / len(values)
   names = [style.literal(name) for name in bits]
   for i, (state, of_actions) in enumerate(values):
-    on = [name for k, name in enumerate(names) if state >> k & 1]
+    on = lattice_lib.chosen(state, names)
     ax.barh(
       rows + (i - (len(values) - 1) / 2) * height,
       of_actions,

@@ -6,6 +6,7 @@ from typing import Any
 
 from matplotlib import axes
 from matplotlib import figure
+from matplotlib import image as image_lib
 import numpy as np
 
 from aen.groups import symmetries as symmetries_lib
@@ -41,7 +42,6 @@ def sample_images(
   classes = np.unique(labels)[:MAX_CLASSES]
   if not classes.size:
     raise ValueError('sample images need images, got none')
-  low, high = _range(images)
   height = _SIDE * _height(images[0], grid_axes)
   width = _SIDE * max(_MIN_COLUMNS, classes.size)
   drawn = style.sheet(width + 0.3, height * per_class + 0.25)
@@ -50,20 +50,20 @@ def sample_images(
     chosen = images[np.flatnonzero(labels == label)[:per_class]]
     for ax in column[len(chosen) :]:
       ax.set_axis_off()
-    for ax, image in zip(column, chosen, strict=False):
-      image = (image.astype(np.float32) - low) / ((high - low) or 1)
-      _draw(ax, image, grid_axes)
+    for ax, image in zip(column, _scaled(chosen, images), strict=False):
+      _draw(ax, as_picture(image, grid_axes), grid_axes)
     name = textwrap.shorten(class_names[label], 3 * _TITLE_LINE)
     name = style.literal(textwrap.fill(name, _TITLE_LINE))
     column[0].set_title(name, fontsize=style.MEDIUM)
   return drawn
 
 
-def _range(images: np.ndarray) -> tuple[float, float]:
-  """Returns what is black and what is white."""
-  if images.dtype == np.uint8:
-    return 0, 255
-  return float(images.min()), float(images.max())
+def _scaled(chosen: np.ndarray, images: np.ndarray) -> np.ndarray:
+  """Returns some of the images with values from 0, black, to 1, white."""
+  low, high = 0.0, 255.0
+  if images.dtype != np.uint8:
+    low, high = float(images.min()), float(images.max())
+  return (chosen.astype(np.float32) - low) / ((high - low) or 1)
 
 
 def as_picture(image: np.ndarray, grid_axes: int) -> np.ndarray:
@@ -86,12 +86,19 @@ def _height(image: np.ndarray, grid_axes: int) -> float:
   return max(0.25, rows / columns)
 
 
-def _draw(ax: axes.Axes, image: np.ndarray, grid_axes: int) -> None:
-  """Draws an example with values from 0 to 1."""
+def _draw(
+  ax: axes.Axes,
+  picture: np.ndarray,
+  grid_axes: int,
+  cmap: str = 'gray',
+  low: float = 0,
+  high: float = 1,
+) -> image_lib.AxesImage:
+  """Draws a picture in a thin frame, without ticks."""
   aspect: Any = 'equal' if grid_axes > 1 else 'auto'
-  picture = as_picture(image, grid_axes)
-  ax.imshow(picture, cmap='gray', vmin=0, vmax=1, aspect=aspect)
-  style.framed(ax)
+  ax.set(xticks=[], yticks=[])
+  ax.spines[:].set(visible=True, color=style.GREY, linewidth=0.5)
+  return ax.imshow(picture, cmap=cmap, vmin=low, vmax=high, aspect=aspect)
 
 
 def transformed_images(
@@ -107,24 +114,20 @@ def transformed_images(
     grid: The grid.
   """
   chosen = symmetries_lib.as_symmetries(symmetries)[:_MAX_SYMMETRIES]
-  low, high = _range(np.asarray(images))
-  rest = images.shape[1 + len(grid) :]
-  scaled = (images.astype(np.float32) - low) / ((high - low) or 1)
-  side = 1.5 * _SIDE
+  rest, side = images.shape[1 + len(grid) :], 1.5 * _SIDE
   drawn = style.sheet(
     side * max(4, 1 + len(chosen)) + 0.3,
     side * _height(images[0], len(grid)) * len(images) + 0.45,
   )
   table = drawn.subplots(len(images), 1 + len(chosen), squeeze=False)
-  for row, image in zip(table, scaled, strict=True):
+  for row, image in zip(table, _scaled(images, images), strict=True):
     flat = image.reshape(-1, *rest)
-    _draw(row[0], image, len(grid))
-    for ax, symmetry in zip(row[1:], chosen, strict=True):
-      copy = flat[permutation(symmetry, grid)].reshape(image.shape)
-      _draw(ax, copy, len(grid))
-  for ax, name in zip(
-    table[0], ('an example', *(s.name for s in chosen)), strict=True
-  ):
+    copies = [flat[permutation(symmetry, grid)] for symmetry in chosen]
+    for ax, copy in zip(row, (flat, *copies), strict=True):
+      copy = copy.reshape(image.shape)
+      _draw(ax, as_picture(copy, len(grid)), len(grid))
+  names = ('an example', *(symmetry.name for symmetry in chosen))
+  for ax, name in zip(table[0], names, strict=True):
     words = textwrap.fill(name.replace('_', ' '), 16)
     ax.set_title(style.literal(words), fontsize=style.MEDIUM)
   return drawn
@@ -145,22 +148,18 @@ def kernel_images(
     outputs: Which output points.
   """
   grid = as_shape(in_shape)
-  images = [
+  pictures = [
     as_picture(np.reshape(kernel[:, j], grid), len(grid)) for j in outputs
   ]
-  limit = max(float(np.abs(image).max()) for image in images) or 1.0
-  columns = min(4, len(images))
-  rows = -(-len(images) // columns)
+  limit = max(float(np.abs(picture).max()) for picture in pictures) or 1.0
+  columns = min(4, len(pictures))
+  rows = -(-len(pictures) // columns)
   drawn = style.sheet(1.2 + 1.7 * columns, 0.45 + 1.9 * rows)
   places = drawn.subplots(rows, columns, squeeze=False).ravel()
-  for ax in places[len(images) :]:
+  for ax in places[len(pictures) :]:
     ax.set_visible(False)
-  for ax, image, j in zip(places, images, outputs, strict=False):
-    aspect: Any = 'equal' if len(grid) > 1 else 'auto'
-    shown = ax.imshow(
-      image, cmap=style.DIVERGING, vmin=-limit, vmax=limit, aspect=aspect
-    )
-    style.framed(ax)
+  for ax, picture, j in zip(places, pictures, outputs, strict=False):
+    shown = _draw(ax, picture, len(grid), style.DIVERGING, -limit, limit)
     place = ', '.join(map(str, np.unravel_index(j, as_shape(out_shape))))
     ax.set_title(f'output ({place})', fontsize=style.MEDIUM)
   drawn.supxlabel('input column', fontsize=style.MEDIUM)

@@ -1,7 +1,7 @@
 """The report of a search: one self-contained page, and its figures as files.
 
-The page is written in page.html, page.css, page.js and figures.toml; this
-module fills in what a search found.
+The page is written in page.html, page.css, page.js, figures.toml and
+words.toml; this module fills in what a search found.
 """
 
 import base64
@@ -20,7 +20,6 @@ import struct
 import tomllib
 from typing import NewType
 
-from flax import traverse_util
 from matplotlib import figure
 import numpy as np
 
@@ -44,18 +43,7 @@ _PIXELS = 1.5  # of an image per pixel of the page, so that it can be magnified
 _SMALL = 520  # images up to this width may share a row
 _NUM_EXAMPLES = 3  # beside their transformed copies
 
-_LIKELIHOOD = (
-  'The likelihood is the geometric mean of the probabilities that a network'
-  ' gives to the true classes: 100 if it is always sure and right.'
-)
-_LIKELIHOOD_OF_NUMBERS = (
-  'The likelihood is exp(-mean squared error) of targets with variance 1: 100'
-  ' for predictions without error.'
-)
-_COPIES = {
-  'invariant': 'It gives all copies in a row the same answer.',
-  'dense': 'Its hidden features are transformed in the same way.',
-}
+_SWEEP = 'Every distinct network was proposed once.'
 _FIFTHS = ('lowest fifth', 'second', 'third', 'fourth', 'highest fifth')
 
 Html = NewType('Html', str)
@@ -77,8 +65,10 @@ def write(
   Returns:
     The path of report.html.
   """
-  run_dir = pathlib.Path(run_dir)
-  found = _utilisation(run_dir)
+  run_dir, found = pathlib.Path(run_dir), None
+  if (run_dir / 'results.sqlite').exists():
+    with store_lib.Results(run_dir / 'results.sqlite') as store:
+      found = charts.utilisation(store.origins())
   words = {
     name: style.spaced(value) if isinstance(value, int) else value
     for name, value in _facts(result, data).items()
@@ -105,15 +95,6 @@ def write(
   with io_lib.written_text(path) as file:
     file.write(render(parts))
   return path
-
-
-def _utilisation(run_dir: pathlib.Path) -> charts.Utilisation | None:
-  """Returns how busy the workers were, if the store of the search says so."""
-  path = run_dir / 'results.sqlite'
-  if not path.exists():
-    return None
-  with store_lib.Results(path) as store:
-    return charts.utilisation(store.origins())
 
 
 def render(parts: Mapping[str, Html]) -> str:
@@ -192,44 +173,34 @@ def _facts(
   baselines = {space.baseline(entry.network) for entry in ranking}
   states = {step.state for step in result.trace}
   states |= {int(space.shortest_states[network]) for network in baselines}
-  sweep = 'Every distinct network was proposed once.'
-  images_are = (
-    'images of {} pixels' if data.grid_axes == 2 else 'examples of {}'
-  )
-  targets = f'{data.num_classes} classes'
-  shown = f'{min(data.num_classes, images.MAX_CLASSES)} of {targets}'
-  measure, likelihood, gain = 'accuracy', _LIKELIHOOD, ''
-  accuracies = [
-    f'{100 * a:.1f} %' for a in (best.accuracy, best.baseline_accuracy)
-  ]
-  interval = f'{100 * best.gain.low:+.1f} … {100 * best.gain.high:+.1f}'
-  if not result.is_baseline:
-    gain = f'{100 * best.gain.mean:+.1f} points'
-  if best.is_regression:
-    targets, shown = 'a number to predict', 'each fifth of the targets'
-    measure, likelihood = 'R²', _LIKELIHOOD_OF_NUMBERS
-    accuracies = [f'{a:.3f}' for a in (best.accuracy, best.baseline_accuracy)]
-    interval = f'{best.gain.low:+.3f} … {best.gain.high:+.3f}'
-    gain = gain and f'{best.gain.mean:+.3f}'
-  return {
+  kind, scale = ('numbers', 1) if best.is_regression else ('classes', 100)
+  numbers = {
+    'num_classes': data.num_classes,
+    'num_shown': min(data.num_classes, images.MAX_CLASSES),
+    'accuracy': scale * best.accuracy,
+    'baseline_accuracy': scale * best.baseline_accuracy,
+    'gain': scale * best.gain.mean,
+    'low': scale * best.gain.low,
+    'high': scale * best.gain.high,
+  }
+  words = tomllib.loads(_read('words.toml'))
+  said = {name: form.format(**numbers) for name, form in words[kind].items()}
+  examples = f'examples of {_sides(data.image_shape)}'
+  if data.grid_axes == 2:
+    examples = f'images of {_sides(data.image_shape)} pixels'
+  return said | {
     'dataset': result.dataset,
     'helper': space.helper,
     'num_train': result.num_images[0],
     'num_validation': result.num_images[1],
     'num_test': result.num_images[2],
-    'examples': f'{images_are.format(_sides(data.image_shape))}, {targets}',
-    'shown': shown,
-    'measure': measure,
-    'measured': measure.capitalize(),
-    'likelihood': likelihood,
-    'copies': _COPIES[best.model.head],
+    'examples': f'{examples}, {said["targets"]}',
+    'measured': said['measure'].capitalize(),
+    'copies': words['copies'][best.model.head],
     'verdict': result.answer,
     'screened': result.screening.verdict if result.screening else '',
     'name': best.name,
-    'accuracy': accuracies[0],
-    'baseline_accuracy': accuracies[1],
-    'gain': gain,
-    'interval': interval,
+    'gain': '' if result.is_baseline else said['gain'],
     'num_trained': len(ranking),
     'num_finalists': sum(entry.retrained is not None for entry in ranking),
     'chosen': f'{best.name}: {_description(result)}',
@@ -238,7 +209,7 @@ def _facts(
     'num_states': len(space.network_of),
     'num_networks': len(space),
     'num_children': sum(score.num_seeds for score in scores if score),
-    'sweep': sweep if _is_sweep(result) else '',
+    'sweep': _SWEEP if _is_sweep(result) else '',
   }
 
 
@@ -322,7 +293,7 @@ def _configuration(run_dir: pathlib.Path) -> Iterator[Html]:
     stored = json.loads((run_dir / 'config.json').read_text('utf-8'))
   except (FileNotFoundError, json.JSONDecodeError):
     return
-  for name, value in traverse_util.flatten_dict(stored, sep='.').items():
+  for name, value in io_lib.leaves(stored):
     yield row([name, value if isinstance(value, str) else json.dumps(value)])
 
 

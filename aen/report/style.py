@@ -66,12 +66,6 @@ def tidy(
     ax.set_axisbelow(True)
 
 
-def framed(ax: axes.Axes) -> None:
-  """Makes axes a frame for an image: no ticks, a thin line around it."""
-  ax.set(xticks=[], yticks=[])
-  ax.spines[:].set(visible=True, color=GREY, linewidth=0.5)
-
-
 def legend(drawn: figure.Figure, columns: int = 2) -> None:
   """Puts the legend below the axes, where it covers nothing."""
   drawn.legend(

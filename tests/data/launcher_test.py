@@ -17,11 +17,6 @@ def launcher():
   return launchers.load('make_dataset')
 
 
-@pytest.fixture(autouse=True)
-def _no_raw_dir(monkeypatch):
-  monkeypatch.delenv('AEN_RAW_DIR', raising=False)
-
-
 def test_writes_npz_and_figures(launcher, tmp_path, capsys):
   with flagsaver.flagsaver(
     dataset=['g_digits/aug5', 'g_digits/aug2_group', 'tic_tac_toe'],

@@ -18,11 +18,6 @@ from aen.groups import symmetries as symmetries_lib
 from tests.data import tiny
 
 
-@pytest.fixture(autouse=True)
-def _no_raw_dir(monkeypatch):
-  monkeypatch.delenv('AEN_RAW_DIR', raising=False)
-
-
 @pytest.fixture(scope='module')
 def board_game():
   return aen.load_dataset('tic_tac_toe')

@@ -36,7 +36,6 @@ def _offline(monkeypatch, tmp_path_factory):
     raise OSError('Name or service not known')
 
   monkeypatch.setattr(socket, 'getaddrinfo', refuse)
-  monkeypatch.delenv('AEN_RAW_DIR', raising=False)
   empty = tmp_path_factory.mktemp('tfds')
   monkeypatch.setenv('TFDS_DATA_DIR', str(empty))
 

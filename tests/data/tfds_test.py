@@ -37,11 +37,6 @@ OWN = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _offline(monkeypatch):
-  monkeypatch.delenv('AEN_RAW_DIR', raising=False)
-
-
 @pytest.fixture
 def use_tiny(monkeypatch, tmp_path):
   """Puts tiny official files below tmp_path/raw; returns where to look."""

@@ -7,9 +7,12 @@ import hashlib
 import io
 import pathlib
 import tarfile
+from typing import Any
 import zipfile
 
 import numpy as np
+from PIL import Image
+import pytest
 
 from aen import io as io_lib
 from aen.data import catalogue
@@ -51,6 +54,27 @@ def tiny_source(
     for file in source.files
   ]
   return dataclasses.replace(source, files=tuple(official), counts=counts)
+
+
+def save_images(folder: pathlib.Path, count: int = 6) -> None:
+  """Saves some grey images of 4 x 4 pixels in a new folder."""
+  folder.mkdir(parents=True)
+  for i in range(count):
+    Image.new('L', (4, 4), i).save(folder / f'{i}.png')
+
+
+def fails(
+  message: str,
+  call: Callable[..., Any],
+  *arguments: Any,
+  kind: type[Exception] = ValueError,
+  **options: Any,
+) -> str:
+  """Makes a call that must raise an error of one line; returns the line."""
+  with pytest.raises(kind, match=message) as caught:
+    call(*arguments, **options)
+  assert '\n' not in str(caught.value)
+  return str(caught.value)
 
 
 def random_parts(
