@@ -235,7 +235,7 @@ def describe(
   own = {
     symmetry.name: _importable(symmetry)
     for symmetry in trainer.space.symmetries
-    if symmetries_lib.SYMMETRIES.get(symmetry.name) != symmetry
+    if symmetries_lib.NAMED.get(symmetry.name) != symmetry
   }
   number = getattr(executor, 'workers', 0)
   return {
