@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from aen.search import space as space_lib
+from aen.search.strategies import base
 from aen.search.strategies import dqn
 from aen.search.strategies import evolution
 from aen.search.strategies import halving
@@ -90,8 +91,7 @@ def make(
       f' {num_bits} bits, as in aen.Lattice, got {network_of.dtype}'
       f' {network_of.shape}'
     )
-  if epochs < 1:
-    raise ValueError(f'epochs must be at least 1, got {epochs}')
+  base.check_at_least(1, epochs=epochs)
   method = STRATEGIES[name]
   config = dataclasses.replace(config or method.options(), **options)
   if hasattr(config, 'num_bits'):

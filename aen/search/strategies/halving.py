@@ -23,25 +23,21 @@ class HalvingState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Halving:
+class Halving(base.Options):
   """Successive halving over epochs.
 
   Attributes:
-    per_round: States proposed at once, P.
     factor: Each rung trains 1/factor of the networks factor times as long.
     candidates: Networks on the first rung, drawn at random; all by default.
   """
 
-  per_round: int = 1
   factor: int = 2
   candidates: int | None = None
 
   def __post_init__(self) -> None:
-    base.check_at_least_one(self, 'per_round')
-    if self.candidates is not None:
-      base.check_at_least_one(self, 'candidates')
-    if self.factor < 2:
-      raise ValueError(f'factor must be at least 2, got {self.factor}')
+    super().__post_init__()
+    base.check_at_least(1, candidates=self.candidates)
+    base.check_at_least(2, factor=self.factor)
 
 
 class _Plan(NamedTuple):
@@ -50,7 +46,6 @@ class _Plan(NamedTuple):
   first: np.ndarray  # int32 [T], the place of its first candidate
   size: np.ndarray  # int32 [T], candidates on its rung
   epochs: np.ndarray  # int32 [T]
-  last: np.ndarray  # bool [T], whether its rung ends with it
 
 
 def init(
@@ -88,10 +83,10 @@ def observe(
   now = _now(config, state)
   used = proposal.states >= 0
   places = now.first + base.slots(config.options.per_round)
+  over = (places[-1] + 1 >= now.size) & used.any()
   places = jnp.where(used, places, state.order.size)  # not written
   scores = state.scores.at[places].set(values, mode='drop')
   best_first = state.order[jnp.argsort(-scores)]  # stable
-  over = now.last & used.any()
   return HalvingState(
     order=jnp.where(over, best_first, state.order),
     scores=jnp.where(over, -jnp.inf, scores),
@@ -120,29 +115,23 @@ def rungs(candidates: int, epochs: int, factor: int) -> list[tuple[int, int]]:
   ]
 
 
-def _num_candidates(
-  config: base.Config,
-) -> int:
+def _num_candidates(config: base.Config) -> int:
   return min(config.options.candidates or len(config.table), len(config.table))
 
 
 def _now(config: base.Config, state: HalvingState) -> _Plan:
   """Returns this round's row of the plan; the last one's beyond the end."""
-  plan = _plan(config)
-  return jax.tree.map(lambda x: jnp.asarray(x)[state.round], plan)
+  return jax.tree.map(lambda x: jnp.asarray(x)[state.round], _plan(config))
 
 
-def _plan(
-  config: base.Config,
-) -> _Plan:
+def _plan(config: base.Config) -> _Plan:
   candidates = _num_candidates(config)
   rows = [
-    (first, size, epochs, first + config.options.per_round >= size)
+    (first, size, epochs)
     for size, epochs in rungs(candidates, config.epochs, config.options.factor)
     for first in range(0, size, config.options.per_round)
   ]
-  first, size, epochs = np.array([row[:3] for row in rows], np.int32).T
-  return _Plan(first, size, epochs, np.array([row[3] for row in rows]))
+  return _Plan(*np.array(rows, np.int32).T)
 
 
 HALVING = base.Method(Halving, init, propose, observe, finished)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from aen.search.strategies import base
 
@@ -22,25 +21,15 @@ class SweepState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Exhaustive:
-  """Every network once, each by its shortest state, in order.
-
-  Attributes:
-    per_round: States proposed at once, P.
-  """
-
-  per_round: int = 1
-
-  def __post_init__(self) -> None:
-    base.check_at_least_one(self, 'per_round')
+class Exhaustive(base.Options):
+  """Every network once, each by its shortest state, in order."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Random(Exhaustive):
+class Random(base.Options):
   """Every network once, in random order.
 
   Attributes:
-    per_round: States proposed at once, P.
     distinct: Whether to draw from the R networks. False draws from the 2^K
       states, none twice, which favours networks that many states share.
   """
@@ -49,18 +38,15 @@ class Random(Exhaustive):
 
 
 def init(
-  config: base.Config,
-  key: jax.Array,
-  baseline: jax.Array,
+  config: base.Config, key: jax.Array, baseline: jax.Array
 ) -> SweepState:
   """Lists the states; the order of `Random` depends on the key."""
   del baseline
-  states = config.table.shortest_states
-  if isinstance(config.options, Random) and not config.options.distinct:
-    states = np.arange(config.table.network_of.size, dtype=np.int32)
-  order = jnp.asarray(states)
+  order = jnp.asarray(config.table.shortest_states)
   if isinstance(config.options, Random):
-    order = jax.random.permutation(key, states)
+    if not config.options.distinct:
+      order = jnp.arange(config.table.network_of.size, dtype=jnp.int32)
+    order = jax.random.permutation(key, order)
   return SweepState(order, jnp.int32(0), base.no_counts(config))
 
 
