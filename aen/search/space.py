@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aen.groups import symmetries as symmetries_lib
+from aen.groups.lattice import chosen
 from aen.groups.lattice import Lattice
 from aen.groups.orbits import permutation
 from aen.train.child import ChildInputs
@@ -66,13 +67,9 @@ class Table:
     np.bitwise_or.at(states, self.network_of, every)
     return states
 
-  def state_names(self, state: int) -> tuple[str, ...]:
-    """Returns the names of a state's choices."""
-    return tuple(name for k, name in enumerate(self.bits) if state >> k & 1)
-
   def names(self, network: int) -> tuple[str, ...]:
     """Returns the shortest names of a network."""
-    return self.state_names(int(self.shortest_states[network]))
+    return chosen(int(self.shortest_states[network]), self.bits)
 
   def implied(self, network: int) -> tuple[str, ...]:
     """Returns the names that come with the shortest ones.
@@ -83,7 +80,7 @@ class Table:
     shortest = int(self.shortest_states[network])
     always = int(np.bitwise_and.reduce(self.implied_states))
     implied = int(self.implied_states[network]) & ~shortest & ~always
-    return self.state_names(implied)
+    return chosen(implied, self.bits)
 
   def network(self, names: Iterable[str]) -> int:
     """Returns the network of some choices, by the names of their bits."""
