@@ -12,7 +12,6 @@ from aen.search import space as space_lib
 from aen.search.strategies import base
 from aen.search.strategies import dqn
 from aen.search.strategies import evolution
-from aen.search.strategies import halving
 from aen.search.strategies import local
 from aen.search.strategies import sweep
 from aen.search.strategies.base import Config
@@ -27,7 +26,7 @@ STRATEGIES: Mapping[str, Method] = {
   'evolution': evolution.EVOLUTION,
   'local': local.LOCAL,
   'screened': local.SCREENED,
-  'halving': halving.HALVING,
+  'halving': sweep.HALVING,
   'dqn': dqn.DQN,
 }
 
