@@ -89,8 +89,9 @@ class Cycles(NamedTuple):
     points[start + place] = np.arange(size)
     lengths, kind = np.unique(length, return_inverse=True)
     arrays = (points, start, place, length, kind, lengths)
-    order = math.lcm(*lengths.tolist())
-    return cls(*(array.astype(np.int32) for array in arrays), order)
+    fields: list[Any] = [array.astype(np.int32) for array in arrays]
+    fields.append(math.lcm(*lengths.tolist()))
+    return cls(*fields)
 
   @property
   def num_powers(self) -> int:

@@ -35,6 +35,7 @@ from aen.train import evaluate as evaluate_lib
 from aen.train import score as score_lib
 
 _PREDICT_BATCH = 1000
+_NOT_IN_JSON = ('model', 'variables', 'image_shape')  # of `Best`
 _IMBALANCE = 3  # the largest class over the smallest, beyond which it is said
 
 
@@ -69,7 +70,7 @@ def in_words(symmetries: Sequence[str]) -> str:
   return ' + '.join(symmetries) or 'no symmetry'
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Best:
   """The chosen network, trained.
 
@@ -77,37 +78,38 @@ class Best:
     symmetries: Its shortest names: of symmetries, and of any other choices;
       empty for the network without symmetry.
     implied: The symmetries that come with them.
-    model: The Flax module.
-    variables: Its parameters, {'params': …}.
-    scaling: Applied by `predict` to images.
-    image_shape: The shape of one example.
     accuracy: On the test images, mean over seeds; R² of numbers.
     baseline_accuracy: The same for the baseline.
-    gain: The difference.
-    class_names: One per label, if known; empty for numbers.
-    classes: The labels themselves, as they were given; 0, 1, … if empty.
-    target_scaling: How numbers to predict were standardised; None for classes.
     balanced_accuracy: The mean over classes of the test accuracy within each;
       None for numbers.
     baseline_balanced_accuracy: The same for the baseline.
     class_shares: The share of each class among the training examples.
+    scaling: Applied by `predict` to images.
+    target_scaling: How numbers to predict were standardised; None for classes.
+    classes: The labels themselves, as they were given; 0, 1, … if empty.
+    gain: The difference of the accuracies.
+    class_names: One per label, if known; empty for numbers.
+    model: The Flax module.
+    variables: Its parameters, {'params': …}.
+    image_shape: The shape of one example.
   """
 
+  # In the order of result.json, but for the last three.
   symmetries: tuple[str, ...]
   implied: tuple[str, ...]
-  model: nn.Module
-  variables: Mapping[str, Any]
-  scaling: evaluate_lib.Scaling
-  image_shape: tuple[int, ...]
   accuracy: float
   baseline_accuracy: float
-  gain: score_lib.Gain
-  class_names: tuple[str, ...] = ()
-  classes: tuple[Any, ...] = ()
-  target_scaling: evaluate_lib.Scaling | None = None
   balanced_accuracy: float | None = None
   baseline_balanced_accuracy: float | None = None
   class_shares: tuple[float, ...] = ()
+  scaling: evaluate_lib.Scaling
+  target_scaling: evaluate_lib.Scaling | None = None
+  classes: tuple[Any, ...] = ()
+  gain: score_lib.Gain
+  class_names: tuple[str, ...] = ()
+  model: nn.Module
+  variables: Mapping[str, Any]
+  image_shape: tuple[int, ...]
 
   @property
   def name(self) -> str:
@@ -617,25 +619,11 @@ def weights_checksum(variables: Mapping[str, Any]) -> str:
   return digest.hexdigest()
 
 
-# What result.json holds of the chosen network, in order.
-_BEST_FIELDS = (
-  'symmetries',
-  'implied',
-  'accuracy',
-  'baseline_accuracy',
-  'balanced_accuracy',
-  'baseline_balanced_accuracy',
-  'class_shares',
-  'scaling',
-  'target_scaling',
-  'classes',
-  'gain',
-  'class_names',
-)
-
-
 def _as_json(result: SearchResult) -> dict[str, Any]:
-  best = {name: getattr(result.best, name) for name in _BEST_FIELDS}
+  names = [field.name for field in dataclasses.fields(Best)]
+  best = {n: getattr(result.best, n) for n in names if n not in _NOT_IN_JSON}
+  for name in ('scaling', 'target_scaling', 'gain'):
+    best[name] = best[name] and dataclasses.asdict(best[name])
   best['classes'] = [
     value if isinstance(value, str | int | float) else str(value)
     for value in result.best.classes
@@ -647,12 +635,7 @@ def _as_json(result: SearchResult) -> dict[str, Any]:
     'screening': result.screening and result.screening.as_json(),
     'best': {
       'network': result.ranking[0].network,
-      **{
-        name: dataclasses.asdict(value)
-        if dataclasses.is_dataclass(value)
-        else value
-        for name, value in best.items()
-      },
+      **best,
       'checksum': weights_checksum(result.best.variables),
     },
     'counts': dataclasses.asdict(result.counts),
@@ -710,7 +693,7 @@ def _restored(kind: Any, stored: Any, **others: Any) -> Any:
     return None
   if types.NoneType in typing.get_args(kind):  # such as Score | None
     return _restored(typing.get_args(kind)[0], stored)
-  if dataclasses.is_dataclass(kind):
+  if isinstance(kind, type) and dataclasses.is_dataclass(kind):
     hints = typing.get_type_hints(kind)
     known = {n: _restored(hints[n], v) for n, v in stored.items() if n in hints}
     return kind(**known, **others)
