@@ -121,20 +121,25 @@ class Exploration(NamedTuple):
 
 
 def make_strategy(
-  space: space_lib.Space, config: SearchConfig
+  space: space_lib.Space, config: SearchConfig, **defaults: Any
 ) -> strategies.Strategy:
-  """Returns the strategy; raises if its options are wrong."""
-  options = dict(config.options)
+  """Returns the strategy; raises if its options are wrong.
+
+  Args:
+    space: The networks.
+    config: The strategy and its options.
+    **defaults: Options that the configuration may change.
+  """
   if 'per_round' in strategies.option_names(config.strategy):
     # These do not look at what they find: all at once keep all workers busy.
     every = config.strategy in ('exhaustive', 'random')
-    options = {'per_round': len(space) if every else _PER_ROUND, **options}
+    defaults['per_round'] = len(space) if every else _PER_ROUND
   return strategies.make(
     config.strategy,
     len(space.bits),
     network_of=space.network_of,
     epochs=config.recipe.epochs,
-    **options,
+    **defaults | dict(config.options),
   )
 
 
@@ -201,15 +206,11 @@ def explore(
       for s, n in zip(used, networks, strict=True)
       if trained(n) >= length
     }
+    trace += [result_lib.Step(s, values[s], now) for s in used if s in values]
     if len(values) < len(set(used)):  # the budget is spent
-      trace += [result_lib.Step(s, values[s], now) for s in used if s in values]
       break
-    state = observe(
-      state,
-      proposal,
-      np.array([values.get(s, 0.0) for s in proposed], np.float32),
-    )
-    trace += [result_lib.Step(s, values[s], now) for s in used]
+    found = np.array([values.get(s, 0.0) for s in proposed], np.float32)
+    state = observe(state, proposal, found)
   q_values: tuple[Any, ...] = ()
   if strategy.q_values is not None and trace:
     best = max(trace, key=lambda step: step.value).state

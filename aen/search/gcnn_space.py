@@ -3,6 +3,7 @@
 Legend: S symmetries, K = S + 7 bits, 2^K states, R networks.
 """
 
+from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import hashlib
@@ -14,6 +15,7 @@ import numpy as np
 from typing_extensions import override
 
 from aen.groups import symmetries as symmetries_lib
+from aen.groups.lattice import chosen
 from aen.nn import convert
 from aen.nn.group_cnn import GroupCNN
 from aen.search import space as space_lib
@@ -54,9 +56,11 @@ class GCNNSpace(space_lib.Space):
 
   @override
   def model(self, network: int) -> GroupCNN:
-    names = self.names(network)
-    chosen = tuple(s for s in self.symmetries if s.name in names)
-    return self.template.clone(symmetries=chosen, width=WIDTHS[names[-1]])
+    state = int(self.shortest_states[network])
+    return self.template.clone(
+      symmetries=chosen(state, self.symmetries),
+      width=WIDTHS[self.names(network)[-1]],
+    )
 
   @override
   def num_weights(self, network: int) -> int:
@@ -80,12 +84,8 @@ class GCNNSpace(space_lib.Space):
   @override
   def program(self, network: int) -> GroupCNN:
     """Returns one for all groups of an order, which have the same shapes."""
-    model = self.model(network)
-    states = (
-      self.template.clone(symmetries=chosen)
-      for chosen in _subsets(self.symmetries)
-    )
-    first = next(s for s in states if s.copies() == model.copies())
+    model, all_models = self.model(network), _models(self.template)
+    first = next(m for m in all_models if m.copies() == model.copies())
     return first.clone(width=model.width)
 
   @override
@@ -157,8 +157,7 @@ def gcnn_space(
   images = jnp.zeros((1, *image_shape))
   jax.eval_shape(template.init, jax.random.key(0), images)
   table = template.symmetries
-  models = [template.clone(symmetries=chosen) for chosen in _subsets(table)]
-  groups = [(model.group(), model.copies()) for model in models]
+  groups = [(model.group(), model.copies()) for model in _models(template)]
   numbers = {group: n for n, group in enumerate(dict.fromkeys(groups))}
   network_of = [
     numbers[group] + len(numbers) * other
@@ -175,11 +174,7 @@ def gcnn_space(
   )
 
 
-def _subsets(
-  symmetries: Sequence[symmetries_lib.Symmetry],
-) -> list[tuple[symmetries_lib.Symmetry, ...]]:
-  """Returns the symmetries of every state without other choices, in order."""
-  return [
-    tuple(s for k, s in enumerate(symmetries) if state >> k & 1)
-    for state in range(2 ** len(symmetries))
-  ]
+def _models(template: GroupCNN) -> Iterator[GroupCNN]:
+  """Yields the network of every state without other choices, in order."""
+  for state in range(2 ** len(template.symmetries)):
+    yield template.clone(symmetries=chosen(state, template.symmetries))

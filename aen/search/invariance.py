@@ -88,12 +88,10 @@ class Cycles(NamedTuple):
     points = np.empty(size, np.int64)
     points[start + place] = np.arange(size)
     lengths, kind = np.unique(length, return_inverse=True)
-    order = math.lcm(*lengths.tolist())
     arrays = (points, start, place, length, kind, lengths)
-    points, start, place, length, kind, lengths = (
-      array.astype(np.int32) for array in arrays
-    )
-    return cls(points, start, place, length, kind, lengths, order)
+    fields: list[Any] = [array.astype(np.int32) for array in arrays]
+    fields.append(math.lcm(*lengths.tolist()))
+    return cls(*fields)
 
   @property
   def num_powers(self) -> int:
@@ -135,13 +133,8 @@ def statistics(
     choices = rng.integers(num_powers, size=shape, dtype=np.uint8)
     choices[:, 0] = 0  # the data as they are
     drawn = [draw_powers(cycles[i], num_groups, rng) for i in chosen]
-    tested = _program(num_powers)(
-      examples,
-      frequencies,
-      blocks,
-      choices,
-      _stack([cycles[i] for i in chosen], drawn),
-    )
+    stacked = _stack([cycles[i] for i in chosen], drawn)
+    tested = _test(num_powers, examples, frequencies, blocks, choices, stacked)
     for row, i in enumerate(chosen):
       found[i] = Statistics(*(np.asarray(part[row]) for part in tested))
   return found
@@ -238,12 +231,7 @@ def _stack(
   return *fields, np.stack(padded)
 
 
-@functools.cache
-def _program(num_powers: int) -> Any:
-  """Compiles the test of all symmetries that have L powers to exchange."""
-  return jax.jit(functools.partial(_test, num_powers))
-
-
+@functools.partial(jax.jit, static_argnums=0)
 def _test(
   num_powers: int,
   examples: jax.Array,  # [N, P, C]
@@ -252,6 +240,7 @@ def _test(
   choices: jax.Array,  # uint8 [G, B + 1]
   symmetries: tuple[jax.Array, ...],
 ) -> Statistics:
+  """Tests all symmetries that have L powers to exchange."""
   num_points, num_channels, num_frequencies = frequencies.shape
   num_features = 2 * num_frequencies
   flat = frequencies.reshape(num_points * num_channels, num_frequencies)

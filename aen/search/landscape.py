@@ -45,7 +45,7 @@ _OWN = ('name', 'validation', 'test', 'seconds')
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Landscape:
+class Landscape(space_lib.Networks):
   """The accuracy of every network, in every epoch, with every seed.
 
   Attributes:
@@ -82,9 +82,6 @@ class Landscape:
       object.__setattr__(self, field.name, array)
     _check(self)
 
-  def __len__(self) -> int:
-    return len(self.weights)
-
   def __repr__(self) -> str:
     return (
       f'Landscape({self.name!r}, {len(self.symmetries)} symmetries,'
@@ -93,26 +90,9 @@ class Landscape:
     )
 
   @functools.cached_property
-  def _states(self) -> space_lib.Table:
+  def table(self) -> space_lib.Table:  # type: ignore[override]
+    """Which states are which network."""
     return space_lib.Table(self.symmetries, self.network_of)
-
-  @property
-  def shortest_states(self) -> np.ndarray:
-    """Each network's shortest state. int32 [R]."""
-    return self._states.shortest_states
-
-  @property
-  def implied_states(self) -> np.ndarray:
-    """All symmetries of each network, as a state. int32 [R]."""
-    return self._states.implied_states
-
-  def names(self, network: int) -> tuple[str, ...]:
-    """Returns the shortest names of a network."""
-    return self._states.names(network)
-
-  def network(self, names: Iterable[str]) -> int:
-    """Returns the network that has the given symmetries."""
-    return self._states.network(names)
 
   def best_so_far(self, seed: int) -> np.ndarray:
     """Returns the best validation accuracy within the first e epochs.

@@ -15,6 +15,8 @@ import os
 import pathlib
 import sys
 import tempfile
+import types
+import typing
 from typing import Any
 from typing import NamedTuple
 
@@ -33,6 +35,7 @@ from aen.train import evaluate as evaluate_lib
 from aen.train import score as score_lib
 
 _PREDICT_BATCH = 1000
+_NOT_IN_JSON = ('model', 'variables', 'image_shape')  # of `Best`
 _IMBALANCE = 3  # the largest class over the smallest, beyond which it is said
 
 
@@ -62,29 +65,12 @@ class Ranked:
     return in_words(self.symmetries)
 
 
-def measured(best: 'Best', accuracy: float, num_test: int) -> str:
-  """Returns a test result as the end of a sentence."""
-  if best.is_regression:
-    return f'reaches R² = {accuracy:.3f} on {num_test} test images'
-  return f'gets {100 * accuracy:.1f} % of {num_test} test images right'
-
-
-def gain_in_words(best: 'Best') -> str:
-  """Returns the gain in points of accuracy, or in R²."""
-  gain = best.gain
-  if best.is_regression:
-    return (
-      f'{gain.mean:+.3f} (95 % interval {gain.low:+.3f} … {gain.high:+.3f})'
-    )
-  return str(gain)
-
-
 def in_words(symmetries: Sequence[str]) -> str:
   """Returns a network's names as one phrase."""
   return ' + '.join(symmetries) or 'no symmetry'
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Best:
   """The chosen network, trained.
 
@@ -92,37 +78,38 @@ class Best:
     symmetries: Its shortest names: of symmetries, and of any other choices;
       empty for the network without symmetry.
     implied: The symmetries that come with them.
-    model: The Flax module.
-    variables: Its parameters, {'params': …}.
-    scaling: Applied by `predict` to images.
-    image_shape: The shape of one example.
     accuracy: On the test images, mean over seeds; R² of numbers.
     baseline_accuracy: The same for the baseline.
-    gain: The difference.
-    class_names: One per label, if known; empty for numbers.
-    classes: The labels themselves, as they were given; 0, 1, … if empty.
-    target_scaling: How numbers to predict were standardised; None for classes.
     balanced_accuracy: The mean over classes of the test accuracy within each;
       None for numbers.
     baseline_balanced_accuracy: The same for the baseline.
     class_shares: The share of each class among the training examples.
+    scaling: Applied by `predict` to images.
+    target_scaling: How numbers to predict were standardised; None for classes.
+    classes: The labels themselves, as they were given; 0, 1, … if empty.
+    gain: The difference of the accuracies.
+    class_names: One per label, if known; empty for numbers.
+    model: The Flax module.
+    variables: Its parameters, {'params': …}.
+    image_shape: The shape of one example.
   """
 
+  # In the order of result.json, but for the last three.
   symmetries: tuple[str, ...]
   implied: tuple[str, ...]
-  model: nn.Module
-  variables: Mapping[str, Any]
-  scaling: evaluate_lib.Scaling
-  image_shape: tuple[int, ...]
   accuracy: float
   baseline_accuracy: float
-  gain: score_lib.Gain
-  class_names: tuple[str, ...] = ()
-  classes: tuple[Any, ...] = ()
-  target_scaling: evaluate_lib.Scaling | None = None
   balanced_accuracy: float | None = None
   baseline_balanced_accuracy: float | None = None
   class_shares: tuple[float, ...] = ()
+  scaling: evaluate_lib.Scaling
+  target_scaling: evaluate_lib.Scaling | None = None
+  classes: tuple[Any, ...] = ()
+  gain: score_lib.Gain
+  class_names: tuple[str, ...] = ()
+  model: nn.Module
+  variables: Mapping[str, Any]
+  image_shape: tuple[int, ...]
 
   @property
   def name(self) -> str:
@@ -135,12 +122,10 @@ class Best:
     return self.target_scaling is not None
 
   def __repr__(self) -> str:
-    return f'Best({self.name}, {self._measured(self.accuracy)})'
-
-  def _measured(self, accuracy: float) -> str:
+    measured = f'{100 * self.accuracy:.1f} % right'
     if self.is_regression:
-      return f'R² {accuracy:.3f}'
-    return f'{100 * accuracy:.1f} % right'
+      measured = f'R² {self.accuracy:.3f}'
+    return f'Best({self.name}, {measured})'
 
   def predict(self, images: np.ndarray) -> np.ndarray:
     """Returns the class of each image, or the number predicted. [N].
@@ -305,35 +290,43 @@ class SearchResult:
   @property
   def answer(self) -> str:
     """What helps, in words."""
-    best, num_test, helper = self.best, self.num_images[2], self.space.helper
-    reached = measured(best, best.accuracy, num_test)
+    best, gain, helper = self.best, self.best.gain, self.space.helper
+    verb, tests = 'gets', f'of {self.num_images[2]} test images right'
+    ours, theirs = (
+      f'R² = {accuracy:.3f}'
+      if best.is_regression
+      else f'{100 * accuracy:.1f} %'
+      for accuracy in (best.accuracy, best.baseline_accuracy)
+    )
+    gained = str(gain)  # in points of accuracy
+    if best.is_regression:
+      verb, tests = 'reaches', f'on {self.num_images[2]} test images'
+      interval = f'{gain.low:+.3f} … {gain.high:+.3f}'
+      gained = f'{gain.mean:+.3f} (95 % interval {interval})'
     if self.is_baseline:
-      which = f' ({best.name})' if best.symmetries else ''
-      text = (
-        f'No {helper} helps: none did better on the validation images than the'
-        f' network without {helper}{which}, which {reached}.'
+      without = f'the network without {helper}'
+      if best.symmetries:
+        without += f' ({best.name})'
+      reached = f'which {verb} {ours} {tests}'
+      sentence = (
+        f'No {helper} helps: none did better on the validation images than'
+        f' {without}, {reached}.'
       )
       baselines = {*self.space.baselines()}
       trained = {entry.network for entry in self.ranking}
       if trained <= baselines and len(self.space) > len(baselines):
-        text = (
-          f'The budget sufficed for the network without {helper}{which} alone,'
-          f' which {reached}; give more of it, or downscale=2.'
+        sentence = (
+          f'The budget sufficed for {without} alone, {reached}; give more of'
+          ' it, or downscale=2.'
         )
-      return ' '.join([text, *self._remarks()])
+      return ' '.join([sentence, *self._remarks()])
     name = best.name
     if best.implied:
       name += f', which also implies {", ".join(best.implied)}'
-    if best.is_regression:
-      against = f'R² = {best.baseline_accuracy:.3f}'
-    else:
-      against = f'{100 * best.baseline_accuracy:.1f} %'
-    reached = reached.removeprefix('gets ').removeprefix('reaches ')
     compared = (
-      f'{name}: {reached}, against {against} without {helper}:'
-      f' {gain_in_words(best)}'
+      f'{name}: {ours} {tests}, against {theirs} without {helper}: {gained}'
     )
-    if best.gain.is_clear:
+    if gain.is_clear:
       return ' '.join([f'{compared}.', *self._remarks()])
     favoured = max(
       (entry for entry in self.ranking if entry.retrained),
@@ -343,47 +336,38 @@ class SearchResult:
     lead = 'Validation favours'
     if favoured.network != self.ranking[0].network:
       lead = f'As good as {favoured.name} by validation, with fewer weights:'
-    return ' '.join(
-      [
-        f'{lead} {compared}, which may be chance.',
-        *self._doubts(),
-        *self._remarks(),
-      ]
-    )
+    sentence = f'{lead} {compared}, which may be chance.'
+    return ' '.join([sentence, *self._doubts(), *self._remarks()])
 
   def _doubts(self) -> list[str]:
     """Returns what else is known of a gain that is not clear."""
-    best, num_test = self.best, self.num_images[2]
-    doubts = []
-    validated = {entry.network: entry for entry in self.ranking}
-    chosen, other = self.ranking[0], validated.get(self.baseline)
-    if chosen.retrained and other and other.retrained:
-      what = 'R²' if best.is_regression else 'accuracy'
-      unit, factor = ('', 1) if best.is_regression else (' %', 100)
+    best, gain, doubts = self.best, self.best.gain, []
+    retrained = {entry.network: entry.retrained for entry in self.ranking}
+    ours, theirs = self.ranking[0].retrained, retrained.get(self.baseline)
+    if ours and theirs:
+      what, unit, factor = 'accuracy', ' %', 100
+      if best.is_regression:
+        what, unit, factor = 'R²', '', 1
       doubts.append(
-        f'Its mean validation {what} over {chosen.retrained.num_seeds} splits'
-        f' is {factor * chosen.retrained.accuracy:.3g}{unit}, against'
-        f' {factor * other.retrained.accuracy:.3g}{unit} without.'
+        f'Its mean validation {what} over {ours.num_seeds} splits'
+        f' is {factor * ours.accuracy:.3g}{unit}, against'
+        f' {factor * theirs.accuracy:.3g}{unit} without.'
       )
-    names = {*best.symmetries, *best.implied}
-    findings = self.screening.findings if self.screening else {}
-    for outcome, words in (
-      (screen_lib.ACCEPTED, 'The data are compatible with {}.'),
-      (
-        screen_lib.UNDECIDED,
-        'The screen cannot tell whether the data have {}.',
-      ),
-      (screen_lib.REJECTED, 'By the screen, the data do not have {}.'),
-    ):
-      some = [
-        n for n, f in findings.items() if f.outcome == outcome and n in names
-      ]
-      if some:
-        doubts.append(words.format(', '.join(some)))
-    needed = best.gain.images_needed(num_test)
+    if self.screening is not None:
+      for found, words in (
+        (self.screening.accepted, 'The data are compatible with {}.'),
+        (
+          self.screening.undecided,
+          'The screen cannot tell whether the data have {}.',
+        ),
+        (self.screening.rejected, 'By the screen, the data do not have {}.'),
+      ):
+        if some := [n for n in found if n in (*best.symmetries, *best.implied)]:
+          doubts.append(words.format(', '.join(some)))
+    needed = gain.images_needed(self.num_images[2])
     if needed is not None:
       doubts.append(f'About {needed} test images would settle such a gain.')
-    elif best.gain.mean > 0:
+    elif gain.mean > 0:
       doubts.append(
         'Seeds differ more than that: a larger retrain_seeds would tell.'
       )
@@ -635,16 +619,15 @@ def weights_checksum(variables: Mapping[str, Any]) -> str:
   return digest.hexdigest()
 
 
-_BEST_FIELDS = ('symmetries', 'implied', 'accuracy', 'baseline_accuracy')
-_YOUNGER_FIELDS = (
-  'balanced_accuracy',
-  'baseline_balanced_accuracy',
-  'class_shares',
-)
-
-
 def _as_json(result: SearchResult) -> dict[str, Any]:
-  best = result.best
+  names = [field.name for field in dataclasses.fields(Best)]
+  best = {n: getattr(result.best, n) for n in names if n not in _NOT_IN_JSON}
+  for name in ('scaling', 'target_scaling', 'gain'):
+    best[name] = best[name] and dataclasses.asdict(best[name])
+  best['classes'] = [
+    value if isinstance(value, str | int | float) else str(value)
+    for value in result.best.classes
+  ]
   return {
     'dataset': result.dataset,
     'num_images': result.num_images,
@@ -652,18 +635,8 @@ def _as_json(result: SearchResult) -> dict[str, Any]:
     'screening': result.screening and result.screening.as_json(),
     'best': {
       'network': result.ranking[0].network,
-      **{name: getattr(best, name) for name in _BEST_FIELDS},
-      **{name: getattr(best, name) for name in _YOUNGER_FIELDS},
-      'scaling': dataclasses.asdict(best.scaling),
-      'target_scaling': best.target_scaling
-      and dataclasses.asdict(best.target_scaling),
-      'classes': [
-        value if isinstance(value, str | int | float) else str(value)
-        for value in best.classes
-      ],
-      'gain': dataclasses.asdict(best.gain),
-      'class_names': best.class_names,
-      'checksum': weights_checksum(best.variables),
+      **best,
+      'checksum': weights_checksum(result.best.variables),
     },
     'counts': dataclasses.asdict(result.counts),
     'trace': result.trace,
@@ -685,43 +658,20 @@ def _from_json(
     best['baseline_accuracy'] = best['base_accuracy']
   model = space.model(best['network'])
   x = np.zeros((1, *space.image_shape), np.float32)
-
-  def ranked(entry: Mapping[str, Any]) -> Ranked:
-    final = entry['retrained']
-    return Ranked(
-      network=entry['network'],
-      symmetries=tuple(entry['symmetries']),
-      implied=tuple(entry['implied']),
-      num_weights=entry['num_weights'],
-      search=score_lib.Score(**entry['search']),
-      retrained=score_lib.Score(**final) if final else None,
-    )
-
+  # Files of earlier versions have no checksum.
+  variables = load_params(checkpoint, model, x, best.get('checksum'))
   screening = stored.get('screening')
   return SearchResult(
     dataset=stored['dataset'],
     num_images=tuple(stored['num_images']),
-    best=Best(
-      symmetries=tuple(best['symmetries']),
-      implied=tuple(best['implied']),
+    best=_restored(
+      Best,
+      best,
       model=model,
-      # Files of earlier versions have no checksum.
-      variables=load_params(checkpoint, model, x, best.get('checksum')),
-      scaling=evaluate_lib.Scaling(**best['scaling']),
+      variables=variables,
       image_shape=space.image_shape,
-      accuracy=best['accuracy'],
-      baseline_accuracy=best['baseline_accuracy'],
-      gain=score_lib.Gain(**best['gain']),
-      # Older files have none of these.
-      class_names=tuple(best.get('class_names', ())),
-      classes=tuple(best.get('classes', ())),
-      target_scaling=best.get('target_scaling')
-      and evaluate_lib.Scaling(**best['target_scaling']),
-      balanced_accuracy=best.get('balanced_accuracy'),
-      baseline_balanced_accuracy=best.get('baseline_balanced_accuracy'),
-      class_shares=tuple(best.get('class_shares', ())),
     ),
-    ranking=tuple(map(ranked, stored['ranking'])),
+    ranking=tuple(_restored(Ranked, entry) for entry in stored['ranking']),
     counts=Counts(**stored['counts']),
     trace=tuple(Step(*step) for step in stored['trace']),
     q_values=tuple((state, tuple(q)) for state, q in stored['q_values']),
@@ -729,6 +679,25 @@ def _from_json(
     screening=screening and screen_lib.Screening.from_json(screening),
     config=stored.get('config', {}),
   )
+
+
+def _restored(kind: Any, stored: Any, **others: Any) -> Any:
+  """Makes a dataclass of JSON, by the types of its fields.
+
+  Args:
+    kind: The dataclass, or the type of one of its fields.
+    stored: As it was read; older files lack fields that have a default.
+    **others: Fields that are not stored.
+  """
+  if stored is None:
+    return None
+  if types.NoneType in typing.get_args(kind):  # such as Score | None
+    return _restored(typing.get_args(kind)[0], stored)
+  if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+    hints = typing.get_type_hints(kind)
+    known = {n: _restored(hints[n], v) for n, v in stored.items() if n in hints}
+    return kind(**known, **others)
+  return tuple(stored) if isinstance(stored, list) else stored
 
 
 # kind -> factory(symmetries=…, **the rest of the description)

@@ -6,6 +6,7 @@ into outcomes, and outcomes into words, a figure and the order of a search.
 Legend: N examples, S symmetries, B randomisations, R networks.
 """
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -18,6 +19,7 @@ from scipy import stats
 from aen import io as io_lib
 from aen.data import own
 from aen.groups import symmetries as symmetries_lib
+from aen.groups.lattice import chosen
 from aen.groups.orbits import add_pair
 from aen.groups.orbits import canonical
 from aen.groups.orbits import is_invariant
@@ -213,23 +215,24 @@ class Screening:
 
   def as_json(self) -> dict[str, Any]:
     """Returns everything but the samples, for JSON."""
-    fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-    findings = {n: dataclasses.asdict(f) for n, f in self.findings.items()}
+    fields = dataclasses.asdict(self)
     del fields['samples']
-    return fields | {'findings': findings}
+    return fields
 
   @classmethod
   def from_json(cls, stored: Mapping[str, Any]) -> 'Screening':
     """Reads what `as_json` returned; it has no samples."""
     findings = {n: Finding(**f) for n, f in stored['findings'].items()}
-    implied, generators = stored['implied'], tuple(stored['generators'])
-    own = {
-      'findings': findings,
-      'implied': None if implied is None else tuple(implied),
-      'generators': generators,
-      'samples': np.zeros((1 + len(findings), 0, 1, 1)),
-    }
-    return cls(**{**stored, **own})
+    implied = stored['implied']
+    return cls(
+      **{
+        **stored,
+        'findings': findings,
+        'implied': None if implied is None else tuple(implied),
+        'generators': tuple(stored['generators']),
+        'samples': np.zeros((1 + len(findings), 0, 1, 1)),
+      }
+    )
 
   def order(self, table: space_lib.Table, weights: np.ndarray) -> list[int]:
     """Returns all networks, most promising first, for the strategy 'screened'.
@@ -244,18 +247,11 @@ class Screening:
     """
     accepted = [name for name in self.accepted if name in table.bits]
     largest = int(table.implied_states[table.network(accepted)])
-    discrepancies = [
-      max(0.0, self.findings[name].discrepancy)
-      if name in self.findings
-      else 0.0
-      for name in table.bits
-    ]
 
     def discrepancy(network: int) -> float:
-      rest = int(table.implied_states[network]) & ~largest
-      return max(
-        [0.0, *(d for k, d in enumerate(discrepancies) if rest >> k & 1)]
-      )
+      rest = chosen(int(table.implied_states[network]) & ~largest, table.bits)
+      tested = [self.findings[name] for name in rest if name in self.findings]
+      return max([0.0, *(finding.discrepancy for finding in tested)])
 
     return sorted(
       range(len(table)), key=lambda n: (discrepancy(n), int(weights[n]), n)
@@ -363,11 +359,8 @@ def screen(
   fewest = math.ceil(len(symmetries) / level) - 1
   if num_randomizations is None:
     num_randomizations = max(_RANDOMIZATIONS, fewest)
-  for value, name in (
-    (num_randomizations, 'num_randomizations'),
-    (num_frequencies, 'num_frequencies'),
-  ):
-    io_lib.positive(value, name)
+  io_lib.positive(num_randomizations, 'num_randomizations')
+  io_lib.positive(num_frequencies, 'num_frequencies')
   if num_randomizations < fewest:
     raise ValueError(
       f'rejecting one of {len(symmetries)} symmetries at level {level} needs'
@@ -375,8 +368,8 @@ def screen(
     )
   group_of, num_duplicates = _as_groups(groups, examples)
   num_groups = int(group_of.max()) + 1
-  permutations = [permutation(symmetry, grid) for symmetry in symmetries]
-  cycles = [invariance.Cycles.of(points) for points in permutations]
+  permutations = {s.name: permutation(s, grid) for s in symmetries}
+  cycles = list(map(invariance.Cycles.of, permutations.values()))
   found = invariance.statistics(
     examples,
     classes,
@@ -388,18 +381,15 @@ def screen(
   )
   adjusted = holm(np.array([statistics.p_value for statistics in found]))
   findings = {
-    symmetry.name: _conclude(
+    name: _conclude(
       cycle.order, statistics, adjusted_p_value, level, bound, num_groups
     )
-    for symmetry, cycle, statistics, adjusted_p_value in zip(
-      symmetries, cycles, found, adjusted.tolist(), strict=True
+    for name, cycle, statistics, adjusted_p_value in zip(
+      permutations, cycles, found, adjusted.tolist(), strict=True
     )
   }
-  accepted = [
-    i for i, f in enumerate(findings.values()) if f.outcome == ACCEPTED
-  ]
+  accepted = [n for n, f in findings.items() if f.outcome == ACCEPTED]
   implied, generators = _closure(permutations, accepted)
-  names = list(findings)
   return Screening(
     findings=findings,
     num_examples=num_examples,
@@ -408,8 +398,8 @@ def screen(
     num_randomizations=num_randomizations,
     level=level,
     bound=bound,
-    implied=None if implied is None else tuple(names[i] for i in implied),
-    generators=tuple(names[i] for i in generators),
+    implied=implied,
+    generators=generators,
     samples=take_samples(inputs, labels, symmetries, grid),
   )
 
@@ -471,15 +461,7 @@ def _as_classes(labels: np.ndarray | None, num_examples: int) -> np.ndarray:
   """Returns the class of each example as numbers from 0. int [N]."""
   if labels is None:
     return np.zeros(num_examples, int)
-  try:
-    labels = np.asarray(labels)
-  except ValueError:  # rows of different lengths
-    labels = np.asarray(None)
-  if labels.shape != (num_examples,):
-    raise ValueError(
-      f'expected one label for each of {num_examples} examples, got shape'
-      f' {labels.shape}'
-    )
+  labels = _one_each(labels, 'label', num_examples)
   found, classes = np.unique(labels, return_inverse=True)
   if labels.dtype.kind == 'f' and len(found) > max(2, num_examples // 2):
     raise ValueError(
@@ -502,16 +484,22 @@ def _as_groups(
   num_duplicates = num_examples - len(first)
   if groups is None:
     return canonical(equal), num_duplicates
-  try:
-    groups = np.asarray(groups)
-  except ValueError:  # rows of different lengths
-    groups = np.asarray(None)
-  if groups.shape != (num_examples,):
-    raise ValueError(
-      f'expected one group for each of {num_examples} examples, got shape'
-      f' {groups.shape}'
-    )
+  groups = _one_each(groups, 'group', num_examples)
   return join(equal, groups), num_duplicates
+
+
+def _one_each(values: Any, what: str, num_examples: int) -> np.ndarray:
+  """Returns an array [N]; raises a ValueError for any other shape."""
+  try:
+    found = np.asarray(values)
+  except ValueError:  # rows of different lengths
+    found = np.asarray(None)
+  if found.shape != (num_examples,):
+    raise ValueError(
+      f'expected one {what} for each of {num_examples} examples, got shape'
+      f' {found.shape}'
+    )
+  return found
 
 
 def _conclude(
@@ -555,39 +543,37 @@ def _conclude(
 
 
 def _closure(
-  permutations: Sequence[np.ndarray], accepted: Sequence[int]
-) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
+  permutations: Mapping[str, np.ndarray], accepted: Sequence[str]
+) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
   """Returns what the accepted symmetries imply, and which of them are needed.
 
   A linear layer from the grid to itself that is equivariant to the accepted
   symmetries has one weight per orbit of pairs of points. It is equivariant to
   each symmetry that maps every orbit to itself.
   """
-  num_points = permutations[0].size if permutations else 0
+  num_points = max((p.size for p in permutations.values()), default=0)
   if num_points**2 > _MAX_PAIRS:
     return None, tuple(accepted)
 
-  def labels(chosen: Sequence[int]) -> np.ndarray:
-    found = np.arange(num_points**2, dtype=np.int32).reshape(num_points, -1)
-    for i in chosen:
-      found = add_pair(found, permutations[i], permutations[i])
-    return found
-
-  def has(shared: np.ndarray, i: int) -> bool:
-    return is_invariant(shared, permutations[i], permutations[i])
+  def implied_by(names: Sequence[str], others: Iterable[str]) -> list[str]:
+    shared = np.arange(num_points**2, dtype=np.int32).reshape(num_points, -1)
+    for points in map(permutations.__getitem__, names):
+      shared = add_pair(shared, points, points)
+    return [
+      other
+      for other in others
+      if is_invariant(shared, permutations[other], permutations[other])
+    ]
 
   if not accepted:
     return (), ()
-  shared = labels(accepted)
-  implied = tuple(
-    i for i in range(len(permutations)) if i not in accepted and has(shared, i)
-  )
+  implied = implied_by(accepted, [n for n in permutations if n not in accepted])
   needed = list(accepted)
-  for i in reversed(accepted):
-    rest = [j for j in needed if j != i]
-    if has(labels(rest), i):
+  for name in reversed(accepted):
+    rest = [other for other in needed if other != name]
+    if implied_by(rest, [name]):
       needed = rest
-  return implied, tuple(needed)
+  return tuple(implied), tuple(needed)
 
 
 def take_samples(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import contextlib
 import dataclasses
 import functools
+import itertools
 import math
 import pathlib
 import sys
@@ -161,15 +162,12 @@ def discover(
   if not isinstance(recipe, recipe_lib.Recipe):
     count = min(len(data.train), SEARCH_IMAGES)
     recipe = default_recipe(count, **dict(recipe or {}))
-  has_budget = {'max_networks', 'max_minutes'} & {
-    name for name, value in options.items() if value is not None
-  }
-  if network == 'cnn' and not has_budget:
-    options, has_budget = options | {'max_networks': MAX_CNNS}, {'networks'}
-  if strategy is None and has_budget:
-    strategy = 'screened'
-  elif strategy is None:
-    strategy = 'exhaustive' if len(space) <= MAX_EXHAUSTIVE else 'dqn'
+  budgets = [options.get(name) for name in ('max_networks', 'max_minutes')]
+  if network == 'cnn' and budgets == [None, None]:
+    options['max_networks'] = budgets[0] = MAX_CNNS
+  if strategy is None:
+    every = 'exhaustive' if len(space) <= MAX_EXHAUSTIVE else 'dqn'
+    strategy = every if budgets == [None, None] else 'screened'
   config = explore_lib.SearchConfig(recipe, strategy, seed=seed, **options)
   say(
     f'{len(space)} networks of {len(space.symmetries)} symmetries, up to'
@@ -350,13 +348,17 @@ def search(
       io_lib.open_run(run_dir, description)
     screening = None
     if screened or config.strategy == 'screened':
-      screening = _screen(searched, space)
+      screening = screen_lib.screen(
+        searched.train.images,
+        screen_lib.binned(searched.train.labels),
+        space.symmetries,
+        groups=searched.train.groups,
+        grid=space.grid,
+      )
     if screening is not None and config.strategy == 'screened':
       weights = np.array([space.num_weights(n) for n in range(len(space))])
       order = tuple(screening.order(space.table, weights))
-      options = {'order': order} | dict(config.options)
-      ordered = dataclasses.replace(config, options=tuple(options.items()))
-      strategy = explore_lib.make_strategy(space, ordered)
+      strategy = explore_lib.make_strategy(space, config, order=order)
     store = stack.enter_context(store_lib.Results(path))
     make = functools.partial(
       evaluator,
@@ -366,26 +368,34 @@ def search(
       children_per_batch=config.children_per_batch,
       **stack.enter_context(workers.started(run_dir)),
     )
-    every = config.strategy == 'exhaustive'
-    limit = config.max_networks
-    total = min(len(space), limit) if limit else len(space) if every else None
-    total = total and total * config.num_seeds
+    most = min(len(space), config.max_networks or len(space)) * config.num_seeds
+    total = None  # strategies may end before they have seen every network
+    if config.max_networks or config.strategy == 'exhaustive':
+      total = most
+    # Retraining a child takes this number of times as long as the search.
+    longer = config.final_recipe().epochs / config.recipe.epochs
+    longer = longer * len(data.train) / len(searched.train)
+    finalists = min(config.top, len(space)) + len(space.baselines())
+    in_all = most + finalists * config.retrain_seeds * longer
+    batches = itertools.count(1)
+
+    def count(records: Sequence[Record]) -> None:
+      bar(records)
+      if next(batches) == 2:  # the first one was compiled
+        minutes = in_all * records[0].seconds / 60
+        say(_estimate(len(space), minutes, config.max_minutes))
+
     with evaluate_lib.ProgressBar('search', total, on_trained) as bar:
-      estimate = _Estimate(bar, space, config, data, searched, total, say)
-      evaluate = make(searched, recipe=config.recipe, on_trained=estimate)
+      evaluate = make(searched, recipe=config.recipe, on_trained=count)
       found = explore_lib.explore(
-        space,
-        evaluate,
-        config,
-        strategy,
-        clock.out_of_time,
-        workers.count,
+        space, evaluate, config, strategy, clock.out_of_time, workers.count
       )
-    result = _conclude(
-      data, searched, space, config, found, make, on_trained, clock, screening
+    again = _retrain(
+      data, space, config, found, make, on_trained, clock, longer
     )
-    best = dataclasses.replace(result.best, target_scaling=target_scaling)
-    result = dataclasses.replace(result, best=best)
+    result = _conclude(
+      data, searched, space, config, found, again, screening, target_scaling
+    )
     if run_dir is not None:
       result = dataclasses.replace(result, config=description)
       result.save(run_dir)
@@ -433,49 +443,14 @@ class _Clock:
     return top, dataclasses.replace(recipe, epochs=epochs)
 
 
-class _Estimate:
-  """Passes records on; says how long a search takes once that is known."""
-
-  def __init__(
-    self,
-    on_trained: Callable[[Sequence[Record]], None],
-    space: space_lib.Space,
-    config: explore_lib.SearchConfig,
-    data: dataset_lib.Dataset,
-    searched: dataset_lib.Dataset,
-    total: int | None,
-    say: Callable[[str], None],
-  ) -> None:
-    self._on_trained, self._say, self._batches = on_trained, say, 0
-    finalists = min(config.top, len(space)) + len(space.baselines())
-    again = finalists * config.retrain_seeds * _cost(config, data, searched)
-    self._in_all = (total or len(space) * config.num_seeds) + again
-    self._config, self._num_networks = config, len(space)
-
-  def __call__(self, records: Sequence[Record]) -> None:
-    """Estimates by the second batch: the first is compiled."""
-    self._on_trained(records)
-    self._batches += 1
-    if self._batches != 2:
-      return
-    minutes = self._in_all * records[0].seconds / 60
-    limit = self._config.max_minutes
-    line = f'{self._num_networks} networks, about {_duration(minutes)}'
-    if limit is not None and minutes > limit:
-      line += f'; the best found within {_duration(limit)} is returned'
-    elif minutes > _LONG:
-      line += '; max_minutes=…, max_networks=… or downscale=2 shorten that'
-    self._say(line)
-
-
-def _cost(
-  config: explore_lib.SearchConfig,
-  data: dataset_lib.Dataset,
-  searched: dataset_lib.Dataset,
-) -> float:
-  """Returns how many times as long retraining takes as the search, a child."""
-  longer = config.final_recipe().epochs / config.recipe.epochs
-  return longer * len(data.train) / len(searched.train)
+def _estimate(num_networks: int, minutes: float, limit: float | None) -> str:
+  """Returns how long a search takes, in words."""
+  line = f'{num_networks} networks, about {_duration(minutes)}'
+  if limit is not None and minutes > limit:
+    line += f'; the best found within {_duration(limit)} is returned'
+  elif minutes > _LONG:
+    line += '; max_minutes=…, max_networks=… or downscale=2 shorten that'
+  return line
 
 
 def _duration(minutes: float) -> str:
@@ -507,19 +482,6 @@ def _standardised(
     for part in [getattr(data, name)]
   }
   return dataclasses.replace(data, **splits), scaling
-
-
-def _screen(
-  data: dataset_lib.Dataset, space: space_lib.Space
-) -> screen_lib.Screening:
-  """Tests which of a space's symmetries the training images have."""
-  return screen_lib.screen(
-    data.train.images,
-    screen_lib.binned(data.train.labels),
-    space.symmetries,
-    groups=data.train.groups,
-    grid=space.grid,
-  )
 
 
 def describe(
@@ -594,57 +556,73 @@ def at_most(
   )
 
 
-def _conclude(
+def _retrain(
   data: dataset_lib.Dataset,
-  searched: dataset_lib.Dataset,
   space: space_lib.Space,
   config: explore_lib.SearchConfig,
   found: explore_lib.Exploration,
   make: Callable[..., evaluate_lib.Evaluate],
   on_trained: Callable[[Sequence[Record]], None] | None,
   clock: _Clock,
-  screening: screen_lib.Screening | None,
-) -> result_lib.SearchResult:
-  """Retrains the best networks, chooses one, and tests it."""
-  criterion, numbers = config.recipe.criterion, not data.num_classes
-  scores = {
-    network: score_lib.Score.of(
-      records, criterion, len(searched.validation), numbers
-    )
+  longer: float,
+) -> dict[int, list[Record]]:
+  """Retrains the best networks and the baselines, as time allows."""
+  values = {
+    network: score_lib.value(records, config.recipe.criterion)
     for network, records in found.records.items()
   }
   seconds = [r.seconds for records in found.records.values() for r in records]
-  per_child = float(np.median(seconds)) * _cost(config, data, searched)
+  per_child = float(np.median(seconds)) * longer
   top, recipe = clock.final(per_child, len(space.baselines()))
-  best = sorted(scores, key=lambda n: (-scores[n].value, n))[:top]
+  best = sorted(values, key=lambda n: (-values[n], n))[:top]
   finalists = list(dict.fromkeys([*space.baselines(), *best]))
   again: dict[int, list[Record]] = {network: [] for network in finalists}
   total = len(finalists) * config.retrain_seeds
+  first = config.final_seeds()[0]
   with evaluate_lib.ProgressBar('retrain', total, on_trained) as bar:
     for seed in config.final_seeds():  # each on another split of the images
-      if seed > config.final_seeds()[0] and clock.left() < (
-        len(finalists) * per_child
-      ):
+      if seed > first and clock.left() < len(finalists) * per_child:
         break
       evaluate = make(
-        data.refold(seed),
-        recipe=recipe,
-        keep_params=True,
-        on_trained=bar,
+        data.refold(seed), recipe=recipe, keep_params=True, on_trained=bar
       )
       for network, records in explore_lib.by_network(
         evaluate, finalists, [seed]
       ).items():
         again[network] += records
-  num_scored = min(
-    len(again[finalists[0]]) * len(data.validation),
-    len(data.train) + len(data.validation),
-  )
-  final_scores = {
-    network: score_lib.Score.of(records, criterion, num_scored, numbers)
-    for network, records in again.items()
-  }
+  return again
 
+
+def _conclude(
+  data: dataset_lib.Dataset,
+  searched: dataset_lib.Dataset,
+  space: space_lib.Space,
+  config: explore_lib.SearchConfig,
+  found: explore_lib.Exploration,
+  again: Mapping[int, Sequence[Record]],
+  screening: screen_lib.Screening | None,
+  target_scaling: evaluate_lib.Scaling | None,
+) -> result_lib.SearchResult:
+  """Chooses one of the retrained networks, tests it, and ranks all."""
+  criterion = config.recipe.criterion
+
+  def scores_of(
+    records_of: Mapping[int, Sequence[Record]], num_images: int
+  ) -> dict[int, score_lib.Score]:
+    return {
+      network: score_lib.Score.of(
+        records, criterion, num_images, numbers=not data.num_classes
+      )
+      for network, records in records_of.items()
+    }
+
+  scores = scores_of(found.records, len(searched.validation))
+  # Seeds validate on different images, until all have been used.
+  num_seeds = len(next(iter(again.values())))
+  num_images = len(data.train) + len(data.validation)
+  final_scores = scores_of(
+    again, min(num_seeds * len(data.validation), num_images)
+  )
   chosen = max(again, key=lambda n: (final_scores[n].value, -n))
   if screening is not None:
     chosen = _as_good(chosen, again, space, screening, criterion)
@@ -668,7 +646,7 @@ def _conclude(
   return result_lib.SearchResult(
     dataset=data.name,
     num_images=(len(data.train), len(data.validation), len(data.test)),
-    best=_test(space, ranking[0], again, data, config.recipe),
+    best=_test(space, chosen, again, data, config.recipe, target_scaling),
     ranking=ranking,
     counts=found.counts,
     trace=found.trace,
@@ -716,10 +694,11 @@ def _as_good(
 
 def _test(
   space: space_lib.Space,
-  chosen: result_lib.Ranked,
+  chosen: int,
   retrained: Mapping[int, Sequence[Record]],
   data: dataset_lib.Dataset,
   recipe: recipe_lib.Recipe,
+  target_scaling: evaluate_lib.Scaling | None,
 ) -> result_lib.Best:
   """Compares the chosen network with its baseline on the test images."""
   scaling = evaluate_lib.scaling_of(data.train.images, recipe.scaling)
@@ -742,16 +721,24 @@ def _test(
     variance = max(float(labels.var(dtype=np.float64)), 1e-12)
     return 1 - np.square(answers[:, :, 0] - labels) / variance
 
-  best, baseline = right(chosen.network), space.baseline(chosen.network)
-  against = best if baseline == chosen.network else right(baseline)
+  best, baseline = right(chosen), space.baseline(chosen)
+  against = best if baseline == chosen else right(baseline)
   shown = max(
-    retrained[chosen.network],
+    retrained[chosen],
     key=lambda record: score_lib.value([record], recipe.criterion),
   )
-  found = result_lib.Best(
-    symmetries=chosen.symmetries,
-    implied=chosen.implied,
-    model=space.model(chosen.network),
+  of_classes: dict[str, Any] = {}
+  if data.num_classes:
+    counts = np.bincount(data.train.labels, minlength=data.num_classes)
+    of_classes = {
+      'balanced_accuracy': score_lib.balanced(best, labels),
+      'baseline_balanced_accuracy': score_lib.balanced(against, labels),
+      'class_shares': tuple((counts / counts.sum()).tolist()),
+    }
+  return result_lib.Best(
+    symmetries=space.names(chosen),
+    implied=space.implied(chosen),
+    model=space.model(chosen),
     variables={'params': shown.params},
     scaling=scaling,
     image_shape=data.image_shape,
@@ -760,13 +747,6 @@ def _test(
     gain=score_lib.Gain.between(best, against),
     class_names=data.class_names,
     classes=data.classes,
-  )
-  if not data.num_classes:
-    return found
-  counts = np.bincount(data.train.labels, minlength=data.num_classes)
-  return dataclasses.replace(
-    found,
-    balanced_accuracy=score_lib.balanced(best, labels),
-    baseline_balanced_accuracy=score_lib.balanced(against, labels),
-    class_shares=tuple((counts / counts.sum()).tolist()),
+    target_scaling=target_scaling,
+    **of_classes,
   )

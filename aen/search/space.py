@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aen.groups import symmetries as symmetries_lib
+from aen.groups.lattice import chosen
 from aen.groups.lattice import Lattice
 from aen.groups.orbits import permutation
 from aen.train.child import ChildInputs
@@ -66,13 +67,9 @@ class Table:
     np.bitwise_or.at(states, self.network_of, every)
     return states
 
-  def state_names(self, state: int) -> tuple[str, ...]:
-    """Returns the names of a state's choices."""
-    return tuple(name for k, name in enumerate(self.bits) if state >> k & 1)
-
   def names(self, network: int) -> tuple[str, ...]:
     """Returns the shortest names of a network."""
-    return self.state_names(int(self.shortest_states[network]))
+    return chosen(int(self.shortest_states[network]), self.bits)
 
   def implied(self, network: int) -> tuple[str, ...]:
     """Returns the names that come with the shortest ones.
@@ -83,7 +80,7 @@ class Table:
     shortest = int(self.shortest_states[network])
     always = int(np.bitwise_and.reduce(self.implied_states))
     implied = int(self.implied_states[network]) & ~shortest & ~always
-    return self.state_names(implied)
+    return chosen(implied, self.bits)
 
   def network(self, names: Iterable[str]) -> int:
     """Returns the network of some choices, by the names of their bits."""
@@ -96,8 +93,39 @@ class Table:
     return int(self.network_of[state])
 
 
+class Networks:
+  """Networks that a table numbers and names."""
+
+  table: Table
+
+  def __len__(self) -> int:
+    return len(self.table)
+
+  @property
+  def shortest_states(self) -> np.ndarray:
+    """Each network's shortest state. int32 [R]."""
+    return self.table.shortest_states
+
+  @property
+  def implied_states(self) -> np.ndarray:
+    """All choices that come with each network, as a state. int32 [R]."""
+    return self.table.implied_states
+
+  def names(self, network: int) -> tuple[str, ...]:
+    """Returns the shortest names of a network."""
+    return self.table.names(network)
+
+  def implied(self, network: int) -> tuple[str, ...]:
+    """Returns the names that come with the shortest ones."""
+    return self.table.implied(network)
+
+  def network(self, names: Iterable[str]) -> int:
+    """Returns the network of some choices, by the names of their bits."""
+    return self.table.network(names)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
-class Space(abc.ABC):
+class Space(Networks, abc.ABC):
   """The networks that a search chooses among.
 
   A space numbers its networks and says, for each, which program trains it and
@@ -160,18 +188,6 @@ class Space(abc.ABC):
     """Returns all networks that others are compared with, 0 first."""
     return sorted({self.baseline(network) for network in range(len(self))})
 
-  def names(self, network: int) -> tuple[str, ...]:
-    """Returns the shortest names of a network."""
-    return self.table.names(network)
-
-  def implied(self, network: int) -> tuple[str, ...]:
-    """Returns the names that come with the shortest ones."""
-    return self.table.implied(network)
-
-  def network(self, names: Iterable[str]) -> int:
-    """Returns the network of some choices, by the names of their bits."""
-    return self.table.network(names)
-
   def actions(self) -> list[str]:
     """Returns a fingerprint of what each symmetry does to the grid."""
     return [action(s, self.grid) for s in self.symmetries]
@@ -190,14 +206,6 @@ class Space(abc.ABC):
   def network_of(self) -> np.ndarray:
     """The network of every state, int32 [2^K]."""
     return self.table.network_of
-
-  @property
-  def shortest_states(self) -> np.ndarray:
-    """Each network's shortest state, int32 [R]."""
-    return self.table.shortest_states
-
-  def __len__(self) -> int:
-    return len(self.table)
 
 
 def action(symmetry: symmetries_lib.Symmetry, grid: Sequence[int]) -> str:

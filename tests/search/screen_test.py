@@ -226,10 +226,11 @@ def test_constant_images_have_every_symmetry_that_can_be_seen():
 
 
 def test_what_accepted_symmetries_imply():
-  points = [permutation(name, (4, 4)) for name in SQUARE]
-  assert screen_lib._closure(points, [0, 1]) == ((2,), (0, 1))
-  assert screen_lib._closure(points, [0, 1, 2]) == ((), (0, 1))
-  assert screen_lib._closure(points, [1]) == ((), (1,))
+  points = {name: permutation(name, (4, 4)) for name in SQUARE}
+  both, flip = SQUARE[:2], SQUARE[1:2]
+  assert screen_lib._closure(points, both) == (SQUARE[2:], both)
+  assert screen_lib._closure(points, SQUARE) == ((), both)
+  assert screen_lib._closure(points, flip) == ((), flip)
   assert screen_lib._closure(points, []) == ((), ())
 
 

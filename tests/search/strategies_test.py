@@ -11,7 +11,7 @@ import aen
 from aen.search import compare
 from aen.search import space as space_lib
 from aen.search import strategies
-from aen.search.strategies.halving import rungs
+from aen.search.strategies.sweep import rungs
 
 NAMES = (
   *('rotation', 'horizontal_flip', 'vertical_flip'),

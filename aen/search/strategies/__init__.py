@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from aen.search import space as space_lib
+from aen.search.strategies import base
 from aen.search.strategies import dqn
 from aen.search.strategies import evolution
-from aen.search.strategies import halving
 from aen.search.strategies import local
 from aen.search.strategies import sweep
 from aen.search.strategies.base import Config
@@ -26,7 +26,7 @@ STRATEGIES: Mapping[str, Method] = {
   'evolution': evolution.EVOLUTION,
   'local': local.LOCAL,
   'screened': local.SCREENED,
-  'halving': halving.HALVING,
+  'halving': sweep.HALVING,
   'dqn': dqn.DQN,
 }
 
@@ -90,8 +90,7 @@ def make(
       f' {num_bits} bits, as in aen.Lattice, got {network_of.dtype}'
       f' {network_of.shape}'
     )
-  if epochs < 1:
-    raise ValueError(f'epochs must be at least 1, got {epochs}')
+  base.check_at_least(1, epochs=epochs)
   method = STRATEGIES[name]
   config = dataclasses.replace(config or method.options(), **options)
   if hasattr(config, 'num_bits'):

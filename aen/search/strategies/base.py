@@ -36,6 +36,20 @@ class Proposal(NamedTuple):
   epochs: jax.Array  # int32 [P], how long to train
 
 
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """The options that strategies share.
+
+  Attributes:
+    per_round: States proposed at once, P. Live searches set it to a constant.
+  """
+
+  per_round: int = 1
+
+  def __post_init__(self) -> None:
+    check_at_least(1, per_round=self.per_round)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Config:
   """What a strategy searches, and how.
@@ -64,8 +78,7 @@ class Method(NamedTuple):
   a counter.
 
   Attributes:
-    options: A frozen dataclass. If it has a field `per_round`, P, its default
-      is 1, and live searches set it to a constant.
+    options: A frozen dataclass, such as a subclass of `Options`.
     init: (config, key, baseline) -> memory. The key is consumed; `baseline` is
       the value of the network without symmetry, which is thus already known.
     propose: (config, memory) -> (memory, Proposal).
@@ -105,10 +118,18 @@ class Counts(NamedTuple):
   """
 
   steps: jax.Array  # int32 [], states proposed, with repeats
-  states: jax.Array  # int32 [], distinct states seen
-  networks: jax.Array  # int32 [], distinct networks seen
   seen_states: jax.Array  # bool [2^K]
   seen_networks: jax.Array  # bool [R]
+
+  @property
+  def states(self) -> jax.Array:
+    """The number of distinct states seen. int32 []."""
+    return self.seen_states.sum(axis=-1, dtype=jnp.int32)
+
+  @property
+  def networks(self) -> jax.Array:
+    """The number of distinct networks seen. int32 []."""
+    return self.seen_networks.sum(axis=-1, dtype=jnp.int32)
 
 
 def no_counts(config: Config) -> Counts:
@@ -116,8 +137,6 @@ def no_counts(config: Config) -> Counts:
   network_of = config.table.network_of
   return Counts(
     steps=jnp.int32(0),
-    states=jnp.int32(1),
-    networks=jnp.int32(1),
     seen_states=jnp.zeros(network_of.size, bool).at[0].set(True),
     seen_networks=(
       jnp.zeros(network_of.max() + 1, bool).at[network_of[0]].set(True)
@@ -128,26 +147,17 @@ def no_counts(config: Config) -> Counts:
 def count(config: Config, counts: Counts, states: jax.Array) -> Counts:
   """Adds a round's states. int32 [P]."""
   used = states >= 0
-  seen_states, new_states = _mark(counts.seen_states, states, used)
   networks = jnp.asarray(config.table.network_of)[states]
-  seen_networks, new_networks = _mark(counts.seen_networks, networks, used)
+
+  def mark(seen: jax.Array, items: jax.Array) -> jax.Array:
+    slots = jnp.where(used, items, seen.size)  # beyond the end: not written
+    return seen.at[slots].set(True, mode='drop')
+
   return Counts(
     steps=counts.steps + used.sum(dtype=jnp.int32),
-    states=counts.states + new_states,
-    networks=counts.networks + new_networks,
-    seen_states=seen_states,
-    seen_networks=seen_networks,
+    seen_states=mark(counts.seen_states, states),
+    seen_networks=mark(counts.seen_networks, networks),
   )
-
-
-def _mark(
-  seen: jax.Array, items: jax.Array, used: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-  """Marks items as seen and counts those that were not."""
-  again = jnp.tril(items[:, None] == items[None, :], -1) & used[None, :]
-  new = used & ~seen[items] & ~again.any(axis=1)
-  slots = jnp.where(used, items, seen.size)
-  return seen.at[slots].set(True, mode='drop'), new.sum(dtype=jnp.int32)
 
 
 def full_proposal(
@@ -159,13 +169,11 @@ def full_proposal(
   return Proposal(states, jnp.where(states >= 0, jnp.int32(config.epochs), 0))
 
 
-def check_at_least_one(options: Any, *names: str) -> None:
-  """Raises a ValueError unless all these options are at least 1."""
-  for name in names:
-    if getattr(options, name) < 1:
-      raise ValueError(
-        f'{name} must be at least 1, got {getattr(options, name)}'
-      )
+def check_at_least(least: int, **options: int | None) -> None:
+  """Raises a ValueError for an option below a bound; None is not checked."""
+  for name, value in options.items():
+    if value is not None and value < least:
+      raise ValueError(f'{name} must be at least {least}, got {value}')
 
 
 def slots(count: int) -> np.ndarray:

@@ -25,27 +25,30 @@ class EvolutionState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Evolution:
+class Evolution(base.Options):
   """Regularised evolution (Real et al. 2019).
 
   The first N members are random networks. Then each new member toggles one bit
   of the best of a few members drawn at random, and replaces the oldest.
 
   Attributes:
-    per_round: Members bred at once, P.
     population: N.
     tournament: Members drawn for each parent, with replacement.
     max_steps: Steps after which the search ends, unless all networks are seen.
   """
 
-  per_round: int = 1
   population: int = 20
   tournament: int = 5
   max_steps: int = 1000
 
   def __post_init__(self) -> None:
-    names = ('per_round', 'population', 'tournament', 'max_steps')
-    base.check_at_least_one(self, *names)
+    super().__post_init__()
+    base.check_at_least(
+      1,
+      population=self.population,
+      tournament=self.tournament,
+      max_steps=self.max_steps,
+    )
     if self.per_round > self.population:
       raise ValueError(
         f'per_round {self.per_round} replaces more than the population of'

@@ -30,27 +30,20 @@ class LocalState(NamedTuple):
   place: jax.Array  # int32 [], the next neighbour to evaluate, or _START
   best: jax.Array  # int32 [], the best neighbour so far
   best_value: jax.Array  # float32 []
-  position: jax.Array  # int32 [], in the list of networks to visit first
+  position: jax.Array  # int32 [], in the list of networks to visit first;
+  # starts of further climbs count as visits too
   counts: base.Counts
 
 
 @dataclasses.dataclass(frozen=True)
-class Local:
+class Local(base.Options):
   """Best-improvement local search with restarts.
 
   The first climb begins at the empty state, the others at the shortest state of
   a random network not yet seen. All K neighbours are evaluated, in random
   order, before a step to the best of them, if it is better. The search ends
-  when all networks are seen.
-
-  Attributes:
-    per_round: Neighbours evaluated at once, P; more than K are of no use.
+  when all networks are seen. More than K states per round are of no use.
   """
-
-  per_round: int = 1
-
-  def __post_init__(self) -> None:
-    base.check_at_least_one(self, 'per_round')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +51,6 @@ class Screened(Local):
   """Local search whose first climb begins at the best of listed networks.
 
   Attributes:
-    per_round: States proposed at once, P.
     order: Networks, most promising first, as of `Screening.order`. With none,
       this is local search.
     first: How many of them to visit before the first climb, the baseline not
@@ -70,7 +62,7 @@ class Screened(Local):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    base.check_at_least_one(self, 'first')
+    base.check_at_least(1, first=self.first)
     if len(set(self.order)) < len(self.order):
       raise ValueError('order must name every network at most once')
 
@@ -128,25 +120,25 @@ def observe(
   counts = base.count(config, state.counts, proposal.states)
   state = state._replace(counts=counts)
   used = proposal.states >= 0
-  started = state._replace(value=values[0], place=jnp.int32(0))
+  count = used.sum(dtype=jnp.int32)
   first = jnp.where(used, values, -jnp.inf).argmax()
   better = values[first] > state.best_value
   seen = state._replace(
-    place=state.place + used.sum(dtype=jnp.int32),
+    place=state.place + count,
     best=jnp.where(better, proposal.states[first], state.best),
     best_value=jnp.where(better, values[first], state.best_value),
   )
   stepped = _step(config, seen)
   seen = _select(seen.place >= config.num_bits, stepped, seen)
-  after = _select(state.place == _START, started, seen)
-  higher = values[first] > state.value
+  higher = values[first] > state.value  # -inf at a start
   visited = state._replace(
     here=jnp.where(higher, proposal.states[first], state.here),
     value=jnp.where(higher, values[first], state.value),
-    position=state.position + used.sum(dtype=jnp.int32),
+    place=jnp.int32(0),
+    position=state.position + count,
   )
-  after = _select(state.position < _listed(config).size, visited, after)
-  return _select(used.any(), after, state)
+  visits = (state.position < _listed(config).size) | (state.place == _START)
+  return _select(used.any(), _select(visits, visited, seen), state)
 
 
 def finished(config: base.Config, state: LocalState) -> jax.Array:
