@@ -1,5 +1,6 @@
-"""Atomic writes, checksums, run directories, argument checks."""
+"""Atomic writes, checksums, caches, run directories, argument checks."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from typing import Any
+import warnings
 
 import numpy as np
 
@@ -379,3 +381,37 @@ def cell(value: str) -> str:
 def from_cell(value: str) -> str:
   """Restores what `cell` was given."""
   return value.removeprefix("'")
+
+
+def from_disk(key: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
+  """Returns int32 [N] from the folder of caches, computed if it is not there.
+
+  A file holds a checksum of its key and values, then the values. It appears
+  under its name only when complete, so any number of processes may share a
+  folder, and one that is damaged or misnamed is computed again.
+  """
+  folder = cache_dir()
+  if folder is None:
+    return compute()
+
+  def checksum(payload: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + payload).digest()
+
+  path = folder / f'{key}.labels'
+  with contextlib.suppress(OSError):
+    stored = path.read_bytes()
+    if stored[:32] == checksum(stored[32:]):
+      return np.frombuffer(stored[32:], '<i4').astype(np.int32, copy=False)
+  labels = compute()
+  payload = labels.astype('<i4', copy=False).tobytes()
+  try:
+    with written_whole(path) as file:
+      file.write(checksum(payload) + payload)
+  except OSError as error:
+    warnings.warn(
+      f'cannot cache orbits in {path.parent} ({error}); they will be computed'
+      ' again next time. Set AEN_CACHE_DIR to a writable folder, or to the'
+      ' empty string to disable the disk cache',
+      stacklevel=2,
+    )
+  return labels

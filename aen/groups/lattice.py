@@ -20,6 +20,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from aen import io as io_lib
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import add_generator
 from aen.groups.orbits import add_pair
@@ -27,7 +28,6 @@ from aen.groups.orbits import as_shape
 from aen.groups.orbits import is_invariant
 from aen.groups.orbits import orbits
 from aen.groups.orbits import permutation
-from aen.groups.sharing import from_disk
 
 MAX_SYMMETRIES = 20
 _MIN_CACHED = 2**26  # states times pairs of points, from which on it takes long
@@ -198,7 +198,7 @@ def lattice(
     parts = [repr(shapes).encode()]
     parts += [p.tobytes() for shape in shapes for p in permutations[shape]]
     digest = hashlib.sha256(b'|'.join([_CACHE_VERSION, *parts]))
-    found = from_disk(digest.hexdigest(), compute)
+    found = io_lib.from_disk(digest.hexdigest(), compute)
   network_of, found = found[:num_states], found[num_states:]
   implied_states, num_weights = np.split(found, [int(network_of.max()) + 1])
   by_length = np.argsort(np.bitwise_count(np.arange(num_states)), kind='stable')

@@ -10,13 +10,11 @@ Legend: N input points, M output points, |G| group elements.
 from collections.abc import Callable
 from collections.abc import Hashable
 from collections.abc import Sequence
-import contextlib
 import dataclasses
 import functools
 import hashlib
 import math
 import threading
-import warnings
 
 import numpy as np
 
@@ -154,7 +152,7 @@ def dense_sharing(
 
   def sharing() -> Sharing:
     large = actions and math.prod(shape) >= MIN_CACHED_POINTS
-    labels = from_disk(key, kernel) if large else kernel()
+    labels = io_lib.from_disk(key, kernel) if large else kernel()
     bias = orbits([perm_out for _, perm_out in actions], shape[1])
     return Sharing(labels.reshape(shape), bias)
 
@@ -250,37 +248,3 @@ def clear_memory_cache() -> None:
   """Empties the memory cache; files on disk are kept."""
   with _lock:
     _memory.clear()
-
-
-def from_disk(key: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
-  """Returns int32 from the disk cache, computing and storing them if need be.
-
-  A file holds a checksum of its key and labels, then the labels. It appears
-  under its name only when complete, so any number of processes may share a
-  folder, and one that is damaged or misnamed is computed again.
-  """
-  folder = io_lib.cache_dir()
-  if folder is None:
-    return compute()
-
-  def checksum(payload: bytes) -> bytes:
-    return hashlib.sha256(key.encode() + payload).digest()
-
-  path = folder / f'{key}.labels'
-  with contextlib.suppress(OSError):
-    stored = path.read_bytes()
-    if stored[:32] == checksum(stored[32:]):
-      return np.frombuffer(stored[32:], '<i4').astype(np.int32, copy=False)
-  labels = compute()
-  payload = labels.astype('<i4', copy=False).tobytes()
-  try:
-    with io_lib.written_whole(path) as file:
-      file.write(checksum(payload) + payload)
-  except OSError as error:
-    warnings.warn(
-      f'cannot cache orbits in {path.parent} ({error}); they will be computed'
-      ' again next time. Set AEN_CACHE_DIR to a writable folder, or to the'
-      ' empty string to disable the disk cache',
-      stacklevel=2,
-    )
-  return labels

@@ -346,19 +346,6 @@ def search(
       if before is not None:
         return before
       io_lib.open_run(run_dir, description)
-    screening = None
-    if screened or config.strategy == 'screened':
-      screening = screen_lib.screen(
-        searched.train.images,
-        screen_lib.binned(searched.train.labels),
-        space.symmetries,
-        groups=searched.train.groups,
-        grid=space.grid,
-      )
-    if screening is not None and config.strategy == 'screened':
-      weights = np.array([space.num_weights(n) for n in range(len(space))])
-      order = tuple(screening.order(space.table, weights))
-      strategy = explore_lib.make_strategy(space, config, order=order)
     store = stack.enter_context(store_lib.Results(path))
     make = functools.partial(
       evaluator,
@@ -385,8 +372,17 @@ def search(
         minutes = in_all * records[0].seconds / 60
         say(_estimate(len(space), minutes, config.max_minutes))
 
+    evaluate = make(searched, recipe=config.recipe, on_trained=count)
+    if isinstance(evaluate, evaluate_lib.Evaluator):
+      evaluate.prepare()  # workers, while this process screens the images
+    screening = None
+    if screened or config.strategy == 'screened':
+      screening = _screen(searched, space)
+    if screening is not None and config.strategy == 'screened':
+      weights = np.array([space.num_weights(n) for n in range(len(space))])
+      order = tuple(screening.order(space.table, weights))
+      strategy = explore_lib.make_strategy(space, config, order=order)
     with evaluate_lib.ProgressBar('search', total, on_trained) as bar:
-      evaluate = make(searched, recipe=config.recipe, on_trained=count)
       found = explore_lib.explore(
         space, evaluate, config, strategy, clock.out_of_time, workers.count
       )
@@ -401,6 +397,19 @@ def search(
       result.save(run_dir)
       store.forget_params()
   return result
+
+
+def _screen(
+  data: dataset_lib.Dataset, space: space_lib.Space
+) -> screen_lib.Screening:
+  """Tests which of a space's symmetries the training images have."""
+  return screen_lib.screen(
+    data.train.images,
+    screen_lib.binned(data.train.labels),
+    space.symmetries,
+    groups=data.train.groups,
+    grid=space.grid,
+  )
 
 
 class _Clock:
