@@ -274,9 +274,9 @@ def page(rows: list[rows_lib.Row]) -> str:
   for row in rows:
     ratio, value = '', row['value']
     if row['unit']:
-      spread = f'{number(row["low"])}–{number(row["high"])}'
-      ours = row['peer'] == 'aen'
-      ratio = '1' if ours else f'{number(row["ratio"])} ({spread})'
+      ratio = number(row['ratio'])
+      if row['low'] != row['high']:
+        ratio += f' ({number(row["low"])}–{number(row["high"])})'
       value = number(value, row['unit'])
     lines.append((row['what'] or 'everything', row['peer'], value, ratio))
   versions = sorted({row['version'] for row in rows if row['version']})
