@@ -7,27 +7,35 @@ so the time to list them is shown apart. `aen` gets the generators.
 
   python -m experiments.construction_benchmark --quick   # about a minute
   python -m experiments.construction_benchmark           # some ten minutes
+  python -m experiments.construction_benchmark --scipy   # about two minutes
 
 Prints a line for each case, with the ratio of Alg. 1 to `aen` (17 to 70 for one
-symmetry of 784×400), and writes construction.csv and construction.png.
+symmetry of 784×400), and writes construction.csv and construction.png. With
+--scipy, `aen.orbits` runs in turn with the connected components of SciPy, whose
+graph is ready, on each of the twelve symmetries and on all of them.
 """
 
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
+import functools
 import math
 import multiprocessing
 import os
 import pathlib
 import re
+import time
 from typing import Any
 from typing import NamedTuple
 
 from absl import flags
 from matplotlib import figure
 import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
 
 import aen
+from aen.groups import sharing
 from aen.groups.paper import elements
 from aen.groups.symmetries import PAPER_SYMMETRIES
 from experiments import launch
@@ -36,6 +44,7 @@ from experiments import timing
 # Beyond this, tables take gigabytes, and longer than any other limit.
 _MAX_TABLE_ENTRIES = 10**8
 FAMILIES = ('784×400', 'single', 'product')
+GRIDS = ((28, 20), (28, 28), (56, 56))  # sides of inputs and outputs
 
 _QUICK = flags.DEFINE_bool(
   'quick', False, 'At most 10^5 points, |G| = 10^3, and 10 s for a run.'
@@ -44,6 +53,7 @@ _MAX_POINTS = flags.DEFINE_integer('max_points', 10**7, 'The largest N.', 10**3)
 _FAMILIES = flags.DEFINE_multi_enum(
   'families', list(FAMILIES), list(FAMILIES), 'What acts on the points.'
 )
+_SCIPY = flags.DEFINE_bool('scipy', False, "Only SciPy's components and aen.")
 _REPEATS = flags.DEFINE_integer('repeats', 3, 'Runs; the fastest counts.', 1)
 _OUT = timing.output('construction_benchmark')
 
@@ -58,6 +68,11 @@ STYLES = {
 
 def main(_: list[str]) -> None:
   """Measures, prints, writes the table and the figure."""
+  if _SCIPY.value:
+    os.environ['AEN_CACHE_DIR'] = ''  # no disk: this measures the work itself
+    rows = beside_scipy(GRIDS, _REPEATS.value)
+    timing.collect(rows, _OUT('scipy.csv'))
+    return
   # Longer runs of the paper's algorithms are predicted and drawn hollow.
   most, digits, limit = _MAX_POINTS.value, 4, 60.0
   if _QUICK.value:
@@ -96,17 +111,74 @@ class Timing(NamedTuple):
   measured: bool
 
 
+def beside_scipy(
+  grids: Sequence[tuple[int, int]], repeats: int
+) -> Iterator[dict[str, Any]]:
+  """Times `aen.orbits` on ready permutations, and SciPy on a ready graph.
+
+  On all symmetries, also `dense_sharing` from their names. Each time is the
+  smallest processor time of some rounds, and so are the ratios; those of the
+  median round are beside them.
+  """
+  for sides in grids:
+    shapes = [(side, side) for side in sides]
+    pairs = {name: _pair(name, *shapes) for name in PAPER_SYMMETRIES}
+    chosen = {name: [pair] for name, pair in pairs.items()}
+    chosen['all twelve'] = list(pairs.values())
+    for name, generators in chosen.items():
+      size, count = generators[0].size, len(generators)
+      graph = sparse.csr_array(
+        (
+          np.ones(size * count),
+          np.stack(generators, axis=1).ravel(),
+          np.arange(0, size * count + 1, count, dtype=np.int32),
+        ),
+        shape=(size, size),
+      )
+      variants: dict[str, Callable[[], Any]] = {
+        'aen': functools.partial(aen.orbits, generators, size),
+        'scipy': functools.partial(
+          csgraph.connected_components, graph, directed=False
+        ),
+      }
+      _check(variants['scipy']()[1], variants['aen']())
+      if count > 1:
+        variants['dense_sharing'] = functools.partial(_cold_sharing, *shapes)
+      times = timing.interleaved(
+        variants,
+        repeats if size > 10**6 else 5 * repeats,
+        clock=time.process_time,
+      )
+      row = {
+        'layer': f'{sides[0] ** 2}×{sides[1] ** 2}',
+        'case': name,
+        'aen_ms': 1e3 * min(times['aen']),
+        'scipy_ms': 1e3 * min(times['scipy']),
+        'aen / scipy': timing.fastest_ratio(times, 'aen', 'scipy'),
+        'median': timing.ratio(times, 'aen', 'scipy'),
+        'dense_sharing / aen': '',
+      }
+      if count > 1:
+        cold = timing.fastest_ratio(times, 'dense_sharing', 'aen')
+        row['dense_sharing / aen'] = cold
+      yield row
+
+
+def _pair(name: str, *shapes: tuple[int, int]) -> np.ndarray:
+  return aen.pair(*(aen.permutation(name, shape) for shape in shapes))
+
+
+def _cold_sharing(*shapes: tuple[int, int]) -> aen.Sharing:
+  sharing.clear_memory_cache()
+  return aen.dense_sharing(PAPER_SYMMETRIES, *shapes)
+
+
 def cases(
   families: Sequence[str], max_points: int, max_digits: int
 ) -> Iterator[Case]:
   """Yields the cases of some families, up to |G| = 10^max_digits."""
   if '784×400' in families:  # each of the twelve symmetries, then all of them
-    pairs = {
-      name: aen.pair(
-        aen.permutation(name, (28, 28)), aen.permutation(name, (20, 20))
-      )
-      for name in PAPER_SYMMETRIES
-    }
+    pairs = {n: _pair(n, (28, 28), (20, 20)) for n in PAPER_SYMMETRIES}
     orders = [_order(pair) for pair in pairs.values()]
     for (name, pair), order in zip(pairs.items(), orders, strict=True):
       yield Case('784×400', name, [pair], (order,), order)

@@ -21,7 +21,7 @@ from aen.groups.symmetries import is_permutation
 from aen.groups.symmetries import MAX_POINTS
 from aen.groups.symmetries import permutation as permutation
 
-_BLOCK = 2**16  # points or pairs that are joined at once
+_BLOCK = 2**15  # points or pairs at once: what fits into a cache
 
 
 def pair(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
@@ -85,7 +85,7 @@ def orbits(permutations: Iterable[np.ndarray], num_points: int) -> np.ndarray:
     permutation_k = io_lib.array(permutation_k, f'permutation {k}')
     _check_permutation(f'permutation {k}', permutation_k, num_points)
     if labels is None:
-      labels = _cycles(permutation_k)
+      labels = _cycles(permutation_k.astype(np.int32))
     else:
       labels = add_generator(labels, permutation_k)
   return np.arange(num_points, dtype=np.int32) if labels is None else labels
@@ -116,7 +116,8 @@ def add_pair(
   """
   if labels[-1, -1] == labels.size - 1:  # every pair is alone: cycles
     rows = perm_in.astype(np.int32) * np.int32(perm_out.size)
-    return _cycles(np.add.outer(rows, perm_out).ravel()).reshape(labels.shape)
+    image = np.add.outer(rows, perm_out, dtype=np.int32, casting='unsafe')
+    return _cycles(image.ravel()).reshape(labels.shape)
   return _merge(labels, perm_in, perm_out)
 
 
@@ -185,7 +186,7 @@ def canonical(labels: np.ndarray) -> np.ndarray:
 
 def _gather(values: np.ndarray, index: np.ndarray) -> np.ndarray:
   """Returns `values[index]`; skipping the range check takes a third off."""
-  return values.take(index, mode='clip')
+  return values.take(index, mode='wrap')
 
 
 def _first_occurrence(labels: np.ndarray) -> np.ndarray:
@@ -211,41 +212,57 @@ def _blocks(shape: tuple[int, ...]) -> Iterator[slice]:
     yield slice(start, start + height)
 
 
-def _cycles(permutation: np.ndarray) -> np.ndarray:
-  """Labels the cycles of one permutation, int32 [N].
+def _cycles(labels: np.ndarray) -> np.ndarray:
+  """Replaces a permutation, int32 [N], by the labels of its cycles.
 
   Every point hooks onto its image if that is lower. This cuts each cycle into
   descending runs that end at their lowest points. The permutation maps runs to
   runs, whose cycles are labelled in the same way. At most half of the points
   that are not fixed are ends of runs, since a permutation that ascends more
   often than it descends is replaced by its inverse, which has the same cycles.
+
+  All this happens in place and in blocks: obtaining memory for temporary arrays
+  of N points takes longer than computing them.
   """
-  points = np.arange(permutation.size, dtype=np.int32)
-  descents = np.count_nonzero(permutation < points)
-  if descents < np.count_nonzero(permutation > points):
-    inverse = np.empty_like(points)
-    inverse[permutation.astype(np.intp)] = points
-    permutation = inverse
-  is_end = permutation >= points
-  labels = np.cumsum(is_end, dtype=np.int32)
-  # -1, -2, … at the ends, elsewhere the hook: what is negative is finished.
-  np.negative(labels, out=labels)
-  np.copyto(labels, permutation, 'unsafe', where=~is_end)
-  for block in _blocks((labels.size, 1)):  # hooks lead to earlier blocks
-    hooks = np.minimum(permutation[block], points[block])
-    while True:
-      labels[block] = reached = _gather(labels, hooks)
-      if not (unfinished := reached >= 0).any():
+  descents = ascents = 0
+  for points, image in _in_blocks(labels):
+    descents += np.count_nonzero(image < points)
+    ascents += np.count_nonzero(image > points)
+  if descents < ascents:
+    inverse = np.empty_like(labels)
+    for points, image in _in_blocks(labels):
+      inverse[image.astype(np.intp)] = points
+    labels, descents = inverse, ascents
+
+  num_runs = 0
+  following = np.empty(labels.size - descents, np.int32)  # the run after each
+  for points, block in _in_blocks(labels):
+    ends = np.flatnonzero(block >= points)
+    runs = slice(num_runs, num_runs := num_runs + ends.size)
+    following[runs] = _gather(block, ends)
+    hooks = np.minimum(block, points).view(np.uint32)
+    block[ends] = ~np.arange(runs.start, runs.stop, dtype=np.int32)
+    while True:  # hooks lead into this block, or into an earlier one
+      block[:] = reached = _gather(labels, hooks)
+      if reached.max() < 0:
         break
-      np.copyto(hooks, reached, where=unfinished)
-  np.invert(labels, out=labels)  # 0, 1, …
-  following = _gather(labels, permutation[is_end])  # the run after each run
-  del points, is_end  # before the runs need memory
+      # What is negative has reached an end; as uint32, it is beyond all hooks.
+      np.minimum(hooks, reached.view(np.uint32), out=hooks)
+  np.invert(labels, out=labels)
+  for _, block in _in_blocks(following):
+    block[:] = _gather(labels, block)
   if (following[1:] < following[:-1]).any():  # not the identity
-    cycles = _cycles(following)
-    for block in _blocks((labels.size, 1)):
-      labels[block] = _gather(cycles, labels[block])
+    following = _cycles(following)
+    for _, block in _in_blocks(labels):
+      block[:] = _gather(following, block)
   return labels
+
+
+def _in_blocks(values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+  """Yields points, int32, and a view of their values, `_BLOCK` at a time."""
+  for start in range(0, values.size, _BLOCK):
+    block = values[start : start + _BLOCK]
+    yield np.arange(start, start + block.size, dtype=np.int32), block
 
 
 def _merge(

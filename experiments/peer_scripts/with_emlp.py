@@ -48,8 +48,10 @@ def trainer():
       jax.tree.map(lambda _: -1e-3, params), momentum, params
     ), momentum
 
-  square = jnp.full((size, size), 0.01), jnp.zeros(size)
-  params = [square, square, (jnp.full((size, 10), 0.01), jnp.zeros(10))]
+  # Without its type, the second step would be compiled again.
+  full = functools.partial(jnp.full, fill_value=0.01, dtype=jnp.float32)
+  square = full((size, size)), jnp.zeros(size)
+  params = [square, square, (full((size, 10)), jnp.zeros(10))]
   state = [(params, jax.tree.map(jnp.zeros_like, params))]
 
   def step():

@@ -53,3 +53,15 @@ def test_disagreement_is_noticed(benchmark):
   benchmark._check(labels, labels)
   with pytest.raises(AssertionError, match='disagree'):
     benchmark._check(labels + 1, labels)
+
+
+def test_beside_scipy_has_a_row_for_each_symmetry_and_all(benchmark):
+  rows = list(benchmark.beside_scipy([(4, 2)], repeats=1))
+  assert {row['layer'] for row in rows} == {'16×4'}
+  assert [row['case'] for row in rows] == [
+    *benchmark.PAPER_SYMMETRIES,
+    'all twelve',
+  ]
+  for row in rows:
+    assert row['aen / scipy'] == pytest.approx(row['aen_ms'] / row['scipy_ms'])
+    assert bool(row['dense_sharing / aen']) == (row['case'] == 'all twelve')

@@ -35,7 +35,10 @@ def test_the_page_is_made_from_the_table(peers):
 def test_ratios_in_the_table_are_those_of_its_times(peers):
   rows = rows_lib.read(ROOT / 'results/peers.csv', peers.COLUMNS)
   ours = {r['what']: float(r['value']) for r in rows if r['peer'] == 'aen'}
-  for row in (r for r in rows if r['what']):
+  for row in rows:
+    if not row['unit']:  # not at hand, or failed: the value says why
+      assert row['value']
+      continue
     ratio = float(row['value']) / ours[row['what']]
     assert float(row['ratio']) == pytest.approx(ratio)
     assert float(row['low']) <= float(row['high'])
@@ -71,6 +74,87 @@ def test_a_library_that_is_not_at_hand_gets_a_row(peers, tmp_path):
     [row | {'peer': 'AutoEquiv', 'value': 'source not at hand'}]
   )
   assert '| everything | AutoEquiv | source not at hand |' in text
+
+
+def test_what_fails_gets_a_row_that_says_why(peers, tmp_path, monkeypatch):
+  (tmp_path / 'with_dying.py').write_text(
+    'import json\n'
+    "about = {'version': '1.0', 'tasks': ['step']}\n"
+    'print(json.dumps(about), flush=True)\n'
+    'input()\n'
+    "raise OSError('no such | thing')\n"
+  )
+  monkeypatch.setattr(peers, '_SCRIPTS', tmp_path)
+  monkeypatch.setitem(peers.PEERS, 'dying', peers.Peer('', (), 'dying', {}))
+  with peers.Worker('dying') as worker:
+    found = peers._in_turns('step', {'dying': worker})
+    assert found == {'dying': 'failed: OSError: no such / thing'}
+    again = peers._in_turns('step', {'dying': worker})
+    assert again == {'dying': 'ended in an earlier task'}
+    (row,) = peers._rows(
+      'a step', {'aen': [1.0]} | found, {'dying': worker, 'aen': worker}
+    )[1:]
+  assert '| a step | dying | failed: OSError: no such / thing |  |' in (
+    peers.page([row])
+  )
+
+
+def test_an_environment_that_pip_cannot_make_is_an_error(peers, tmp_path):
+  (tmp_path / 'env/bin').mkdir(parents=True)
+  (tmp_path / 'env/installed.txt').touch()
+  python = tmp_path / 'env/bin/python'
+  python.write_text('#!/bin/sh\necho "$5" >> "$0.log"\necho no >&2\nexit 1\n')
+  python.chmod(0o755)
+  with (
+    flagsaver.flagsaver(env_dir=str(tmp_path)),
+    pytest.raises(ValueError, match='pip cannot install torch==1.0.cpu: no'),
+  ):
+    peers._python('env', (('torch==1.0+cpu',),))
+  tried = (tmp_path / 'env/bin/python.log').read_text().splitlines()
+  assert tried == ['torch==1.0+cpu', 'torch==1.0']
+
+
+def test_an_interrupted_run_resumes(peers, tmp_path, monkeypatch):
+  (tmp_path / 'with_fake.py').write_text(
+    'import sys\n'
+    f'sys.path.insert(0, {str(ROOT / "experiments/peer_scripts")!r})\n'
+    'import worker\n'
+    "tasks = dict.fromkeys(('child', 'mlp step'), lambda: None)\n"
+    "worker.serve('1.0', tasks)\n"
+  )
+  monkeypatch.setattr(peers, '_SCRIPTS', tmp_path)
+  monkeypatch.setattr(peers, '_SHORT', 0.0)
+  fake = peers.Peer('', (), 'fake', {})
+  monkeypatch.setattr(peers, 'PEERS', {'a': fake, 'aen': fake})
+  monkeypatch.setattr(peers, 'FRESH', {'child': 'peak memory'})
+  monkeypatch.setattr(peers.os, 'sched_setaffinity', lambda *_: None)
+  measured = []
+  in_turns = peers._in_turns
+
+  def interrupted(task, workers):
+    if measured == ['mlp step']:
+      raise KeyboardInterrupt
+    measured.append(task)
+    return in_turns(task, workers)
+
+  monkeypatch.setattr(peers, '_in_turns', interrupted)
+  monkeypatch.setattr(
+    peers, 'TASKS', {'mlp step': 'a step', 'child': 'a child'}
+  )
+  table = tmp_path / 'peers.csv'
+  with flagsaver.flagsaver(env_dir=str(tmp_path / 'env'), rounds=1):
+    with pytest.raises(KeyboardInterrupt):
+      peers.measure(table)
+    assert not table.exists()
+    measured[:] = ['resumed']
+    peers.measure(table)
+  assert measured == ['resumed', 'child']
+  rows = rows_lib.read(table, peers.COLUMNS)
+  assert [(r['what'], r['peer']) for r in rows] == [
+    *((what, peer) for what in ('a step', 'a child') for peer in ('a', 'aen')),
+    *(('peak memory', peer) for peer in ('a', peers.WARM, 'aen')),
+  ]
+  assert not (tmp_path / 'env/unfinished.csv').exists()
 
 
 def test_a_worker_answers_tasks(tmp_path):

@@ -183,7 +183,9 @@ def test_cycles_through_several_blocks_against_scipy(kind, dtype, monkeypatch):
     'descending': np.roll(np.arange(size), 7),
     'few': next(random_permutations(rng, size, 20, 1)),
   }[kind].astype(dtype)
+  before = permutation.copy()
   labels = aen.orbits([permutation], size)
+  np.testing.assert_array_equal(permutation, before)
   assert labels.dtype == np.int32
   np.testing.assert_array_equal(labels, components([permutation], size))
 
