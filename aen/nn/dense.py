@@ -111,13 +111,33 @@ def shared_dense(
     each = bias[bias_index]
   if isinstance(index, spectral_lib.Spectral):
     return _spectral_dense(x, weights, index, each, precision)
-  formula = '...n,nm->...m' if weights.ndim == 1 else '...nc,nmcf->...mf'
-  kernel = kernels.shared_kernel(weights, index)
-  y = jnp.einsum(formula, x, kernel, precision=precision)
+  y = _gathered_dense(x, weights, index, precision)
   if each is None:
     return y
   # One axis per axis of y: no rank is promoted.
   return y + jnp.expand_dims(each, tuple(range(y.ndim - each.ndim)))
+
+
+def _gathered_dense(
+  x: jax.Array, weights: jax.Array, index: Array, precision: PrecisionLike
+) -> jax.Array:
+  """Gathers the kernel and multiplies with it."""
+  if weights.ndim == 1:
+    kernel = kernels.shared_kernel(weights, index)
+    return jnp.matmul(x, kernel, precision=precision)
+  # A gather for each pair of channels writes long rows, in the order in which
+  # the product reads them; channels innermost take a copy of the whole kernel.
+  (num_in, num_out), (_, channels, features) = index.shape, weights.shape
+  of_pair = functools.partial(kernels.shared_kernel, index=index)
+  kernel = jax.vmap(jax.vmap(of_pair))(weights.transpose(1, 2, 0))
+  kernel = kernel.transpose(0, 2, 1, 3)  # from [C, F, N, M]
+  y = jnp.matmul(
+    jnp.swapaxes(x, -1, -2).reshape(*x.shape[:-2], channels * num_in),
+    kernel.reshape(channels * num_in, features * num_out),
+    precision=precision,
+  )
+  y = y.reshape(*x.shape[:-2], features, num_out)
+  return jnp.swapaxes(y, -1, -2)
 
 
 def _spectral_dense(
@@ -270,7 +290,7 @@ class EquivariantDense(SharedLayer):
   bias_init: Initializer = initializers.zeros_init()
   invariant: bool = False
   max_weights: int | None = None
-  method: str = 'gather'
+  method: str = 'auto'
 
   def __post_init__(self) -> None:
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
