@@ -106,9 +106,7 @@ def shared_dense(
         f' bias_index {index.shape[1:]}, got {bias.shape} and'
         f' {bias_index.shape}'
       )
-    if isinstance(bias_index, np.ndarray):
-      kernels.check_index(bias_index, bias.shape[0])
-    each = bias[bias_index]
+    each = kernels.shared_kernel(bias, bias_index)
   if isinstance(index, spectral_lib.Spectral):
     return _spectral_dense(x, weights, index, each, precision)
   y = _gathered_dense(x, weights, index, precision)
@@ -270,8 +268,8 @@ class EquivariantDense(SharedLayer):
       kernel and multiplies with it. 'spectral' multiplies in the basis of the
       characters of an abelian group of symmetries, see `groups.spectral`: the
       same function of the same parameters up to rounding, in fewer operations.
-      'auto' takes what a cost model expects to be faster. An index that is
-      given as data (the collection 'sharing') is always gathered.
+      'auto' (default) takes what a cost model expects to be faster. An index
+      that is given as data (the collection 'sharing') is always gathered.
 
   >>> layer = EquivariantDense(('rotation',), in_shape=(4, 4), out_shape=(2, 2))
   >>> layer

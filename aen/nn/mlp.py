@@ -25,6 +25,7 @@ from aen.nn.layer import HEADS
 from aen.nn.layer import METHODS
 
 _MATCH_TOLERANCE = 0.01
+_ELEMENTWISE = (nn.relu, nn.gelu, nn.silu, nn.elu, nn.tanh, nn.sigmoid)
 
 
 class EquivariantMLP(nn.Module):
@@ -55,8 +56,7 @@ class EquivariantMLP(nn.Module):
     activation: The activation function after each hidden layer.
     dtype, param_dtype, kernel_init, bias_init: As in `EquivariantDense`.
     max_weights: Pads the kernels of the equivariant layers, one number each.
-    method: 'gather', 'spectral' or 'auto', as in `EquivariantDense`. With the
-      last two, `activation` must not mix the examples of a batch.
+    method: 'auto', 'gather' or 'spectral', as in `EquivariantDense`.
 
   >>> EquivariantMLP(('rotation', 'horizontal_flip')).num_weights()
   63440
@@ -175,12 +175,12 @@ class EquivariantMLP(nn.Module):
       x = layer(x)
       if (
         layer.form_in_use() is None
+        or self.activation not in _ELEMENTWISE
         or x.ndim <= len(layer.out_shape) + has_channels
       ):
         x = self.activation(x)
       else:  # spectral layers have the batch last: saves transposed copies
-        x = jax.vmap(self.activation, -1, -1)(jnp.moveaxis(x, 0, -1))
-        x = jnp.moveaxis(x, -1, 0)
+        x = jnp.moveaxis(self.activation(jnp.moveaxis(x, 0, -1)), -1, 0)
     if self.head == 'dense':
       num_axes = len(self.hidden_shapes[-1]) + has_channels
       return head(x.reshape(*x.shape[:-num_axes], -1))

@@ -125,7 +125,7 @@ class MLPSpace(space_lib.Space):
       form = self._programs.forms[subset][i]
       sharing[name]['kernel'] = kernel[self._entry(subset, i)]
       # Between layers, points stay in the order of the group's orbits.
-      if i < last:
+      if i < last and form.out_place is not None:
         sharing[name]['bias'] = bias[np.argsort(form.out_place)]
       sharing[name]['spectral'] = jax.tree.map(
         _single_precision,
@@ -168,8 +168,9 @@ class MLPSpace(space_lib.Space):
 
   def _entry_of(self, subset: int, layer: int) -> np.ndarray:
     """Returns the place of each kernel entry in `Spectral.index`, [N, M]."""
-    grids = self.lattice.grids[layer : layer + 2]
-    labels = dense_sharing(chosen(subset, self.symmetries), *grids).kernel
+    grid, next_grid = self.lattice.grids[layer : layer + 2]
+    own = chosen(subset, self.symmetries)
+    labels = dense_sharing(own, grid, next_grid).kernel
     index = self._programs.forms[subset][layer].index
     place = np.zeros(index.size, np.int32)
     place[labels.ravel()[index]] = np.arange(index.size)

@@ -534,7 +534,7 @@ def _by_epoch(
   best = None
   if config.return_params:
     best = _Best(params, np.full(len(keys), _Best(None).score))
-  children = jax.vmap(functools.partial(_begin, recipe=recipe))(params)
+  children = _begin_each(params, recipe)
   program = ChildConfig(config.model, dataclasses.replace(recipe, epochs=1))
   curves = []
   for number in range(recipe.epochs):
@@ -550,13 +550,16 @@ def _by_epoch(
     if best is not None:
       scores = recipe_lib.scores(measured, recipe.criterion)
       best = _better_each(best, children.params, scores)
-  record = jax.tree.map(lambda *epochs: jnp.stack(epochs, axis=1), *curves)
+  record = jax.tree.map(
+    lambda *epochs: np.stack(epochs, axis=1), *jax.device_get(curves)
+  )
   return record.replace(
     diverged=children.diverged, params=None if best is None else best.params
   )
 
 
 _better_each = jax.jit(jax.vmap(_better))
+_begin_each = jax.jit(jax.vmap(_begin, (0, None)), static_argnums=1)
 
 
 def _starts(

@@ -1,6 +1,9 @@
 """The product in the basis of characters against the gathered kernel."""
 
+import collections
 import functools
+import math
+import re
 
 import chex
 from flax import linen as nn
@@ -115,6 +118,40 @@ def test_without_symmetries_nothing_changes(method):
   np.testing.assert_array_equal(
     other.apply(variables, x), gather.apply(variables, x)
   )
+
+
+def test_without_symmetries_the_program_is_that_of_dense():
+  """Same operations on as many numbers, in the gradient too."""
+  x = np.ones((3, 64), np.float32)
+
+  def operations(layer, x):
+    variables = layer.init(jax.random.key(0), x)
+    loss = jax.grad(lambda v, x: jnp.sum(layer.apply(v, x) ** 2), (0, 1))
+    program = jax.jit(loss).lower(variables, x).compile()
+    found = re.findall(r'= \w+(\[[\d,]*\])\S* ([\w-]+)\(', program.as_text())
+    sizes = (
+      (name, math.prod(map(int, filter(None, shape[1:-1].split(',')))))
+      for shape, name in found
+      if name not in ('bitcast', 'reshape')
+    )
+    return collections.Counter(sizes), program.cost_analysis()['flops']
+
+  ours = aen.EquivariantDense((), (8, 8), (4, 4))
+  assert operations(ours, x.reshape(3, 8, 8)) == operations(nn.Dense(16), x)
+
+
+def test_activations_may_mix_the_examples_of_a_batch():
+  make = functools.partial(
+    aen.EquivariantMLP,
+    ('rotation',),
+    in_shape=(8, 8),
+    hidden_shapes=((4, 4),),
+    activation=lambda x: x - x.mean(0, keepdims=True),
+  )
+  x = jax.random.normal(jax.random.key(0), (4, 8, 8))
+  gather = make(method='gather')
+  logits, variables = gather.init_with_output(jax.random.key(1), x)
+  assert_close(make(method='spectral').apply(variables, x), logits, 1e-5)
 
 
 def test_auto_takes_the_faster_form():
