@@ -1,26 +1,27 @@
-r"""What does weight sharing cost in a training step?
+r"""What does a training step with shared weights cost, relative to `nn.Dense`?
 
 Times forward, backward and Adam update of the paper's 784-400-400-10 network
-with shared weights against the same widths in `flax.linen.Dense`, all
-variants in turn within one loop, so that a busy machine slows all of them.
+with equivariant hidden layers against the same widths in `flax.linen.Dense`.
+Both take steps in turn, so that a busy machine slows both.
 
-  python -m experiments.layer_benchmark              # two minutes
-  python -m experiments.layer_benchmark --backward   # five; see below
+  taskset -c 0 python -m experiments.layer_benchmark --cpu_time  # four minutes
+  python -m experiments.layer_benchmark --threads=2
+  python -m experiments.layer_benchmark --features=3   # channels at each point
 
-`auto` multiplies in the basis of characters where that should be faster.
-`padded` is the form that a search uses: weights padded to full size and indices
-passed as data, one program for all networks. With --backward, other ways to sum
-the gradients of shared weights than trees of gathers (which is `aen`) are timed
-too: XLA's scatter-add, sorted segment sums, and one block of rows per orbit of
-outputs. Ratios are medians over the rounds; on a busy machine, --cpu_time has
-the fastest rounds compared by the processor's clock. |A| is the order of the
-abelian group of each hidden layer of `auto`. Writes layers.csv.
+`auto` multiplies in the basis of characters where that should be faster; |A| is
+the order of the abelian group of each hidden layer. With --backward, variants
+that gather their kernels are timed too: `gather`; `padded`, with weights padded
+to full size and the index passed as data; and other ways to sum the gradients
+of shared weights, namely XLA's scatter-add, sorted segment sums, and one block
+of rows per orbit of outputs. `ratio` is the median over rounds of a variant's
+time over that of `dense`, `fastest` the ratio of the shortest times,
+`compiling` that of the times of compilation. Writes layers.csv.
 """
 
 from collections.abc import Callable
 from collections.abc import Iterator
 import functools
-import statistics
+import os
 import time
 from typing import Any
 
@@ -34,6 +35,7 @@ import optax
 import aen
 from aen.groups.paper import elements
 from aen.groups.symmetries import PAPER_SYMMETRIES
+from aen.train import executors
 from experiments import launch
 from experiments import timing
 
@@ -41,10 +43,14 @@ _BATCHES = flags.DEFINE_multi_integer(
   'batch', [64, 512], 'Batch sizes.', lower_bound=1
 )
 _REPEATS = flags.DEFINE_integer(
-  'repeats', 60, 'Steps of each variant; the median counts.', lower_bound=3
+  'repeats', 15, 'Rounds, of several steps of each variant.', lower_bound=3
 )
+_FEATURES = flags.DEFINE_integer(
+  'features', None, 'Channels at each hidden point.', lower_bound=1
+)
+_THREADS = flags.DEFINE_integer('threads', 1, 'Threads of XLA.', lower_bound=1)
 _BACKWARD = flags.DEFINE_bool(
-  'backward', False, 'Time other ways to sum gradients as well.'
+  'backward', False, 'Time gathered kernels and ways to sum gradients as well.'
 )
 _SETS = flags.DEFINE_multi_string(
   'symmetries',
@@ -71,6 +77,7 @@ Kernel = Callable[[jax.Array], jax.Array]
 
 def main(_: list[str]) -> None:
   """Measures, prints and writes the table."""
+  os.environ.update(executors.thread_environment(_THREADS.value))
   sets = tuple(tuple(s.split('+')) for s in _SETS.value or ()) or SETS
   rows = timing.collect(
     (
@@ -85,12 +92,9 @@ def main(_: list[str]) -> None:
   for row in rows:
     kinds.setdefault((row['variant'], row['batch']), []).append(row)
   for (variant, batch), chosen in kinds.items():
-    ratios = timing.spread([row['ratio'] for row in chosen], 'sets')
-    compiling = statistics.median(row['compile_ms'] for row in chosen)
-    print(
-      f'{variant:7} batch {batch:3}: ratio to dense: {ratios}; median compile'
-      f' time {compiling:.0f} ms'
-    )
+    for column in ('ratio', 'fastest', 'compiling'):
+      spread = timing.spread([row[column] for row in chosen], 'sets')
+      print(f'{variant:7} batch {batch:3}, {column:9} to dense: {spread}')
 
 
 # A hidden layer without its bias: the shape of its weights, and its output as a
@@ -118,16 +122,18 @@ def _variants(
   names: tuple[str, ...], backward: bool
 ) -> dict[str, tuple[nn.Module, dict[str, Any]]]:
   """Returns modules by name, each with collections to pass along."""
-  full = (784 * 400, 400 * 400)
-  padded = aen.EquivariantMLP((), max_weights=full)
-  own = aen.EquivariantMLP(names, max_weights=full)
-  found = {
-    'dense': (timing.DenseMLP((400, 400, 10)), {}),
-    'aen': (aen.EquivariantMLP(names), {}),
-    'auto': (aen.EquivariantMLP(names, method='auto'), {}),
-    'padded': (padded, aen.sharing_variables(own)),
+  features = _FEATURES.value
+  make = functools.partial(aen.EquivariantMLP, names, features=features)
+  widths = 400 * (features or 1), 400 * (features or 1), 10
+  found: dict[str, tuple[nn.Module, dict[str, Any]]] = {
+    'dense': (timing.DenseMLP(widths), {}),
+    'auto': (make(method='auto'), {}),
   }
-  if backward and names:
+  if backward:
+    own = make(method='gather', max_weights=(784 * 400, 400 * 400))
+    found['gather'] = make(method='gather'), {}
+    found['padded'] = own.clone(symmetries=()), aen.sharing_variables(own)
+  if backward and names and not features:
     layers = [((28, 28), (20, 20)), ((20, 20), (20, 20))]
     shared = [aen.dense_sharing(names, *layer) for layer in layers]
     for name, make in (('scatter', _scatter), ('sorted', _sorted_sums)):
@@ -199,9 +205,7 @@ def measure(names: tuple[str, ...], batch: int) -> Iterator[dict[str, Any]]:
   x = jax.random.normal(jax.random.key(0), (batch, 28, 28))
   labels = jax.random.randint(jax.random.key(1), (batch,), 0, 10)
   optimizer = optax.adam(1e-3)
-  clock, ratio = time.perf_counter, timing.ratio
-  if _CPU_TIME.value:
-    clock, ratio = time.process_time, timing.fastest_ratio
+  clock = time.process_time if _CPU_TIME.value else time.perf_counter
 
   # The images are an argument: XLA would fold what depends on constants.
   def logits(
@@ -209,9 +213,12 @@ def measure(names: tuple[str, ...], batch: int) -> Iterator[dict[str, Any]]:
   ) -> jax.Array:
     return module.apply({'params': params, **extra}, x)
 
-  steps, compiling = {}, {}
+  steps, compiling, draws = {}, {}, np.random.default_rng(2)
   for variant, (module, extra) in _variants(names, _BACKWARD.value).items():
-    params = jax.jit(module.init)(jax.random.key(2), x)['params']
+    shapes = jax.eval_shape(module.init, jax.random.key(2), x)['params']
+    params = jax.tree.map(
+      lambda leaf: 0.05 * draws.standard_normal(leaf.shape, leaf.dtype), shapes
+    )
     state = params, optimizer.init(params)
     step = timing.training_step(
       functools.partial(logits, module, extra), labels, optimizer
@@ -224,7 +231,7 @@ def measure(names: tuple[str, ...], batch: int) -> Iterator[dict[str, Any]]:
   times = timing.interleaved(steps, _REPEATS.value, clock=clock)
   forms = [
     layer.spectral()
-    for layer in aen.EquivariantMLP(names, method='auto').sublayers().values()
+    for layer in _variants(names, False)['auto'][0].sublayers().values()
     if isinstance(layer, aen.EquivariantDense)
   ]
   orders = ', '.join(str(form.num_elements if form else 1) for form in forms)
@@ -236,8 +243,10 @@ def measure(names: tuple[str, ...], batch: int) -> Iterator[dict[str, Any]]:
       '|A|': orders,
       'variant': variant,
       'step_ms': round(timing.milliseconds(times, variant) / _STEPS, 3),
-      'compile_ms': round(1e3 * compiling[variant], 3),
-      'ratio': round(ratio(times, variant, 'dense'), 3),
+      'ratio': round(timing.ratio(times, variant, 'dense'), 3),
+      'fastest': round(timing.fastest_ratio(times, variant, 'dense'), 3),
+      'compile_ms': round(1e3 * compiling[variant]),
+      'compiling': round(compiling[variant] / compiling['dense'], 2),
     }
 
 
@@ -249,4 +258,6 @@ def _consecutive(step: Callable[..., Any], state: Any, x: jax.Array) -> Any:
 
 
 if __name__ == '__main__':
+  # Programs of an earlier run would make compilation look fast.
+  jax.config.update('jax_enable_compilation_cache', False)
   launch.run(main)

@@ -25,7 +25,6 @@ terms. Points whose orbits have the same stabiliser are a *sector* of c · n
 points: c cosets of the stabiliser, n orbits.
 """
 
-from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -476,156 +475,142 @@ def spectral_form(group: Abelian, num_in: int) -> Spectral:
   Returns:
     The form of all layers that are equivariant to the group; see `Spectral.of`.
   """
-  num_out = group.elements.shape[1] - num_in
-  inputs = _sectors(group, group.elements[:, :num_in])
-  outputs = _sectors(group, group.elements[:, num_in:] - num_in)
-  # Characters that occur in the same sectors have blocks of the same shape.
-  shapes: dict[tuple[bytes, ...], list[int]] = {}
-  real, pairs = group.terms()
-  for character in (*real, *pairs):
-    occurs = tuple(
-      np.array([sector.characters[character] for sector in side])
-      for side in (inputs, outputs)
-    )
-    if all(where.any() for where in occurs):
-      key = tuple(where.tobytes() for where in occurs)
-      shapes.setdefault(key, []).append(character)
-
-  pair_keys = list(itertools.product(range(len(inputs)), range(len(outputs))))
+  on_inputs = group.on(0, num_in)
+  on_outputs = group.on(num_in, group.elements.shape[1])
+  inputs, outputs = _sectors(on_inputs), _sectors(on_outputs)
+  pairs = list(itertools.product(range(len(inputs)), range(len(outputs))))
   reduced = [
-    _reduced(group, inputs[s], outputs[t], num_in) for s, t in pair_keys
+    _reduced(on_outputs, inputs[s].stabiliser, outputs[t]) for s, t in pairs
   ]
-  blocks = []
-  analysis: list[list[np.ndarray]] = [[] for _ in inputs]
-  synthesis: list[list[np.ndarray]] = [[] for _ in outputs]
-  kernel: list[list[np.ndarray]] = [[] for _ in pair_keys]
-  for characters in shapes.values():
-    ins, outs = (
-      tuple(i for i, each in enumerate(side) if each.characters[characters[0]])
-      for side in (inputs, outputs)
-    )
-    terms = _Terms(group, np.array(characters), np.isin(characters, pairs))
-    blocks.append(Block(terms.size, ins, outs))
-    for s in ins:
-      analysis[s].append(terms.analysis(inputs[s].cosets))
-    for t in outs:
-      synthesis[t].append(terms.synthesis(outputs[t].cosets))
-    for number, (s, t) in enumerate(pair_keys):
-      if s in ins and t in outs:
-        cosets, multiplicity = reduced[number]
-        rows = multiplicity * terms.kernel(outputs[t].cosets[cosets])
-        kernel[number].append(rows)
+  by_block = _terms_by_block(group, inputs, outputs)
   return Spectral(
     structure=Structure(
       num_elements=len(group.elements),
       in_sectors=tuple(sector.points.shape for sector in inputs),
       out_sectors=tuple(sector.points.shape for sector in outputs),
       cosets=tuple(len(cosets) for cosets, _ in reduced),
-      blocks=tuple(blocks),
+      blocks=tuple(by_block),
     ),
     in_order=np.concatenate([sector.points.ravel() for sector in inputs]),
     out_place=np.argsort(
       np.concatenate([sector.points.ravel() for sector in outputs])
     ).astype(np.int32),
-    analysis=tuple(np.concatenate(rows) for rows in analysis),
-    synthesis=tuple(np.concatenate(rows).T for rows in synthesis),
-    kernel=tuple(np.concatenate(rows) for rows in kernel),
+    analysis=tuple(
+      np.concatenate(
+        [
+          terms.analysis[:, sector.cosets]
+          for block, terms in by_block.items()
+          if s in block.inputs
+        ]
+      )
+      for s, sector in enumerate(inputs)
+    ),
+    synthesis=tuple(
+      np.concatenate(
+        [
+          terms.synthesis[:, sector.cosets] / len(sector.cosets)
+          for block, terms in by_block.items()
+          if t in block.outputs
+        ]
+      ).T
+      for t, sector in enumerate(outputs)
+    ),
+    kernel=tuple(
+      np.concatenate(
+        [
+          multiplicity * terms.kernel[:, outputs[t].cosets[cosets]]
+          for block, terms in by_block.items()
+          if s in block.inputs and t in block.outputs
+        ]
+      )
+      for (s, t), (cosets, multiplicity) in zip(pairs, reduced, strict=True)
+    ),
     index=np.concatenate(
       [
         (
-          inputs[s].points[0][:, None] * num_out
+          inputs[s].points[0][:, None] * on_outputs.elements.shape[1]
           + outputs[t].points[cosets][:, None, :]
         ).ravel()
-        for (s, t), (cosets, _) in zip(pair_keys, reduced, strict=True)
+        for (s, t), (cosets, _) in zip(pairs, reduced, strict=True)
       ]
     ),
   )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Sector:
-  """Orbits with the same stabiliser.
+class _Sector(NamedTuple):
+  """Orbits with the same stabiliser."""
 
-  Attributes:
-    stabiliser: Which elements are in it, bool [|A|].
-    characters: Which characters are trivial on it, bool [|A|].
-    cosets: An element of each coset of the stabiliser, identity first, [c].
-    points: The points of each coset and orbit, int32 [c, n].
-  """
-
-  stabiliser: np.ndarray
-  characters: np.ndarray
-  cosets: np.ndarray
-  points: np.ndarray
+  stabiliser: np.ndarray  # which elements are in it, bool [|A|]
+  characters: np.ndarray  # which are trivial on it, bool [|A|]
+  cosets: np.ndarray  # an element of each of its cosets, identity first, [c]
+  points: np.ndarray  # of each coset and orbit, int32 [c, n]
 
 
-def _sectors(group: Abelian, elements: np.ndarray) -> list[_Sector]:
-  """Returns the sectors of one side, whose points A permutes: [|A|, N]."""
-  points = np.arange(elements.shape[1], dtype=np.int32)
-  firsts = np.flatnonzero(elements.min(0) == points)
-  fixes = elements[:, firsts] == firsts  # [|A|, orbits]
+def _sectors(group: Abelian) -> list[_Sector]:
+  """Returns the sectors of the points that a group permutes."""
+  fixes = group.elements[:, group.firsts] == group.firsts  # [|A|, orbits]
   by_stabiliser: dict[bytes, list[int]] = {}
-  for orbit, first in enumerate(firsts.tolist()):
+  for orbit, first in enumerate(group.firsts.tolist()):
     by_stabiliser.setdefault(fixes[:, orbit].tobytes(), []).append(first)
   sectors = []
-  for key, representatives in by_stabiliser.items():
+  for key, firsts in by_stabiliser.items():
     stabiliser = np.frombuffer(key, bool)
-    _, cosets = np.unique(elements[:, representatives[0]], return_index=True)
-    cosets.sort()
-    sectors.append(
-      _Sector(
-        stabiliser,
-        (group.phases[:, stabiliser] == 0).all(1),
-        cosets,
-        elements[cosets][:, representatives],
-      )
-    )
+    characters = (group.phases[:, stabiliser] == 0).all(1)
+    cosets = _first_places(group.elements[:, firsts[0]])
+    points = group.elements[cosets][:, firsts]
+    sectors.append(_Sector(stabiliser, characters, cosets, points))
   return sectors
 
 
+def _first_places(values: np.ndarray) -> np.ndarray:
+  """Returns where each distinct value occurs first."""
+  return np.sort(np.unique(values, return_index=True)[1])
+
+
 def _reduced(
-  group: Abelian, source: _Sector, target: _Sector, num_in: int
+  group: Abelian, stabiliser: np.ndarray, target: _Sector
 ) -> tuple[np.ndarray, int]:
   """Returns cosets of S·T in A among those of T, and the size of each.
 
   A row W(x_i, ·) is invariant under the stabiliser S of x_i, so it has one
   entry for each coset of S·T.
   """
-  by_stabiliser = group.elements[source.stabiliser] - num_in
-  images = by_stabiliser[:, num_in + target.points[:, 0]]
-  _, cosets = np.unique(images.min(0), return_index=True)
-  cosets.sort()
+  images = group.elements[stabiliser][:, target.points[:, 0]]
+  cosets = _first_places(images.min(0))
   return cosets, len(target.cosets) // len(cosets)
 
 
-class _Terms:
-  """The coefficients of characters' terms at given elements: [k, elements]."""
+class _Terms(NamedTuple):
+  """The coefficients of characters' terms at all elements: [k, |A|]."""
 
-  def __init__(
-    self, group: Abelian, characters: np.ndarray, in_pairs: np.ndarray
-  ) -> None:
+  analysis: np.ndarray  # of a pair: p + q, p and q
+  kernel: np.ndarray  # of a pair: r, s - r and r + s
+  synthesis: np.ndarray  # of a pair: twice the real part of ρ(b) x̃B
+
+
+def _terms_by_block(
+  group: Abelian, inputs: Sequence[_Sector], outputs: Sequence[_Sector]
+) -> dict[Block, _Terms]:
+  """Groups characters that occur in the same sectors: blocks of one shape."""
+  by_sectors: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+  real, pairs = group.terms()
+  for character in (*real, *pairs):
+    key = tuple(
+      tuple(i for i, each in enumerate(side) if each.characters[character])
+      for side in (inputs, outputs)
+    )
+    if all(key):
+      by_sectors.setdefault(key, []).append(character)
+  found = {}
+  for (ins, outs), characters in by_sectors.items():
+    in_pairs = np.isin(characters, pairs)
     angle = 2 * np.pi / group.denominator * group.phases[characters]
-    self._real = np.cos(angle[~in_pairs])
-    self._cos, self._sin = np.cos(angle[in_pairs]), np.sin(angle[in_pairs])
-    self.size = len(self._real) + 3 * len(self._cos)
-
-  def analysis(self, elements: np.ndarray) -> np.ndarray:
-    """Of a pair: p + q, p and q."""
-    cos, sin = self._cos, self._sin
-    return self._rows((self._real, cos - sin, cos, -sin), elements)
-
-  def kernel(self, elements: np.ndarray) -> np.ndarray:
-    """Of a pair: r, s - r and r + s."""
-    cos, sin = self._cos, self._sin
-    return self._rows((self._real, cos, -sin - cos, cos - sin), elements)
-
-  def synthesis(self, elements: np.ndarray) -> np.ndarray:
-    """Both conjugates add up to twice the real part of ρ(b) x̃B."""
-    cos, sin = 2 * self._cos, 2 * self._sin
-    rows = self._rows((self._real, cos - sin, -sin, -cos), elements)
-    return rows / len(elements)
-
-  def _rows(
-    self, parts: Iterable[np.ndarray], elements: np.ndarray
-  ) -> np.ndarray:
-    return np.concatenate([part[:, elements] for part in parts])
+    cos, sin = np.cos(angle[in_pairs]), np.sin(angle[in_pairs])
+    real_terms = np.cos(angle[~in_pairs])
+    terms = _Terms(
+      np.concatenate([real_terms, cos - sin, cos, -sin]),
+      np.concatenate([real_terms, cos, -sin - cos, cos - sin]),
+      np.concatenate([real_terms, 2 * (cos - sin), -2 * sin, -2 * cos]),
+    )
+    found[Block(len(terms.kernel), ins, outs)] = terms
+  return found

@@ -106,18 +106,36 @@ def shared_dense(
         f' bias_index {index.shape[1:]}, got {bias.shape} and'
         f' {bias_index.shape}'
       )
-    if isinstance(bias_index, np.ndarray):
-      kernels.check_index(bias_index, bias.shape[0])
-    each = bias[bias_index]
+    each = kernels.shared_kernel(bias, bias_index)
   if isinstance(index, spectral_lib.Spectral):
     return _spectral_dense(x, weights, index, each, precision)
-  formula = '...n,nm->...m' if weights.ndim == 1 else '...nc,nmcf->...mf'
-  kernel = kernels.shared_kernel(weights, index)
-  y = jnp.einsum(formula, x, kernel, precision=precision)
+  y = _gathered_dense(x, weights, index, precision)
   if each is None:
     return y
   # One axis per axis of y: no rank is promoted.
   return y + jnp.expand_dims(each, tuple(range(y.ndim - each.ndim)))
+
+
+def _gathered_dense(
+  x: jax.Array, weights: jax.Array, index: Array, precision: PrecisionLike
+) -> jax.Array:
+  """Gathers the kernel and multiplies with it."""
+  if weights.ndim == 1:
+    kernel = kernels.shared_kernel(weights, index)
+    return jnp.matmul(x, kernel, precision=precision)
+  # A gather for each pair of channels writes long rows, in the order in which
+  # the product reads them; channels innermost take a copy of the whole kernel.
+  (num_in, num_out), (_, channels, features) = index.shape, weights.shape
+  of_pair = functools.partial(kernels.shared_kernel, index=index)
+  kernel = jax.vmap(jax.vmap(of_pair))(weights.transpose(1, 2, 0))
+  kernel = kernel.transpose(0, 2, 1, 3)  # from [C, F, N, M]
+  y = jnp.matmul(
+    jnp.swapaxes(x, -1, -2).reshape(*x.shape[:-2], channels * num_in),
+    kernel.reshape(channels * num_in, features * num_out),
+    precision=precision,
+  )
+  y = y.reshape(*x.shape[:-2], features, num_out)
+  return jnp.swapaxes(y, -1, -2)
 
 
 def _spectral_dense(
@@ -250,8 +268,8 @@ class EquivariantDense(SharedLayer):
       kernel and multiplies with it. 'spectral' multiplies in the basis of the
       characters of an abelian group of symmetries, see `groups.spectral`: the
       same function of the same parameters up to rounding, in fewer operations.
-      'auto' takes what a cost model expects to be faster. An index that is
-      given as data (the collection 'sharing') is always gathered.
+      'auto' (default) takes what a cost model expects to be faster. An index
+      that is given as data (the collection 'sharing') is always gathered.
 
   >>> layer = EquivariantDense(('rotation',), in_shape=(4, 4), out_shape=(2, 2))
   >>> layer
@@ -270,7 +288,7 @@ class EquivariantDense(SharedLayer):
   bias_init: Initializer = initializers.zeros_init()
   invariant: bool = False
   max_weights: int | None = None
-  method: str = 'gather'
+  method: str = 'auto'
 
   def __post_init__(self) -> None:
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)

@@ -1,6 +1,7 @@
 """The paper's first child network: a multilayer perceptron on grids."""
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import itertools
 import math
@@ -24,6 +25,7 @@ from aen.nn.layer import HEADS
 from aen.nn.layer import METHODS
 
 _MATCH_TOLERANCE = 0.01
+_ELEMENTWISE = (nn.relu, nn.gelu, nn.silu, nn.elu, nn.tanh, nn.sigmoid)
 
 
 class EquivariantMLP(nn.Module):
@@ -54,8 +56,7 @@ class EquivariantMLP(nn.Module):
     activation: The activation function after each hidden layer.
     dtype, param_dtype, kernel_init, bias_init: As in `EquivariantDense`.
     max_weights: Pads the kernels of the equivariant layers, one number each.
-    method: 'gather', 'spectral' or 'auto', as in `EquivariantDense`. With the
-      last two, `activation` must not mix the examples of a batch.
+    method: 'auto', 'gather' or 'spectral', as in `EquivariantDense`.
 
   >>> EquivariantMLP(('rotation', 'horizontal_flip')).num_weights()
   63440
@@ -74,7 +75,7 @@ class EquivariantMLP(nn.Module):
   kernel_init: Initializer = initializers.lecun_normal()
   bias_init: Initializer = initializers.zeros_init()
   max_weights: Sequence[int] | None = None
-  method: str = 'gather'
+  method: str = 'auto'
 
   def __post_init__(self) -> None:
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
@@ -174,17 +175,52 @@ class EquivariantMLP(nn.Module):
       x = layer(x)
       if (
         layer.form_in_use() is None
+        or self.activation not in _ELEMENTWISE
         or x.ndim <= len(layer.out_shape) + has_channels
       ):
         x = self.activation(x)
       else:  # spectral layers have the batch last: saves transposed copies
-        x = jax.vmap(self.activation, -1, -1)(jnp.moveaxis(x, 0, -1))
-        x = jnp.moveaxis(x, -1, 0)
+        x = jnp.moveaxis(self.activation(jnp.moveaxis(x, 0, -1)), -1, 0)
     if self.head == 'dense':
       num_axes = len(self.hidden_shapes[-1]) + has_channels
       return head(x.reshape(*x.shape[:-num_axes], -1))
     logits = head(x)
     return logits[..., 0] if has_channels else logits
+
+  @nn.nowrap
+  def baseline(self) -> 'EquivariantMLP':
+    """Returns the network of the same widths without symmetries."""
+    return self.clone(
+      symmetries=(),
+      features=self.widths(),
+      width_matched=False,
+      max_weights=None,
+      method='gather',
+    )
+
+  @nn.nowrap
+  def starting_as(
+    self, params: Mapping[str, Any], sharing: Mapping[str, Any]
+  ) -> dict[str, Any]:
+    """Returns initial parameters, given those of the baseline.
+
+    As in the initialisation of a layer, every orbit keeps its first entry, so
+    the result is what the same key gives for this network.
+
+    Args:
+      params: Of the `baseline()`, NumPy arrays.
+      sharing: The indices of each layer by name, NumPy arrays, as of
+        `aen.sharing_variables`. The layers must be padded to `max_weights`.
+    """
+    started = dict(params)
+    names = [*(f'hidden_{i}' for i in range(len(self.hidden_shapes))), 'head']
+    for name, num_weights in zip(names, self.max_weights or (), strict=False):
+      first = kernels.first_positions(sharing[name]['kernel'], num_weights)
+      # Positions beyond the kernel are weights that the index does not use.
+      kernel = params[name]['kernel']
+      kernel = np.concatenate([kernel, np.zeros_like(kernel[:1])])
+      started[name] = {**params[name], 'kernel': kernel[first]}
+    return started
 
   @nn.nowrap
   def num_weights(self, channels: int = 1) -> int:

@@ -3,12 +3,15 @@
 Legend: K bits, 2^K states, R networks.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
 import functools
 import hashlib
+import itertools
 import math
 from typing import Any
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -20,9 +23,8 @@ from aen.groups.lattice import Lattice
 from aen.groups.lattice import lattice
 from aen.groups.orbits import orbits
 from aen.groups.orbits import permutation
+from aen.groups.sharing import dense_sharing
 from aen.groups.sharing import Sharing
-from aen.nn import convert
-from aen.nn import dense as dense_lib
 from aen.nn import mlp as mlp_lib
 from aen.search import programs as programs_lib
 from aen.search import space as space_lib
@@ -32,6 +34,18 @@ _SMALL_SIDE = 16  # up to which hidden grids are as large as the images
 _FEW_POINTS = 100  # smaller hidden grids get channels,
 _FULL_WIDTH = 400  # up to the paper's number of hidden units
 _MAX_HIDDEN = 600  # points of a hidden grid, by default
+
+
+class _Compact(NamedTuple):
+  """A network's key, and its labels by layer.
+
+  Of a kernel that is computed in the basis of characters, only the labels of
+  `Spectral.index` are kept.
+  """
+
+  key: str
+  kernels: dict[str, np.ndarray]
+  biases: dict[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -78,13 +92,7 @@ class MLPSpace(space_lib.Space):
 
   @override
   def key(self, network: int) -> str:
-    model = self.model(network)
-    digest = hashlib.sha256(
-      repr((model.num_classes, model.head, model.features)).encode()
-    )
-    for sharing in _sharings(model).values():
-      digest.update(sharing.key.encode())
-    return digest.hexdigest()
+    return self._compact(network).key
 
   @functools.cached_property
   def _programs(self) -> programs_lib.Programs:
@@ -105,27 +113,85 @@ class MLPSpace(space_lib.Space):
 
   @override
   def inputs(self, network: int) -> ChildInputs:
-    variables = convert.sharing_variables(self.model(network))
+    compact = self._compact(network)
     subset = self._programs.choices[network].subset
-    if not subset:
-      return ChildInputs(variables)
-    forms = self._programs.forms[subset]
-    for i, form in enumerate(forms):
-      layer = variables['sharing'][f'hidden_{i}']
+    last = len(self.lattice.grids) - 2
+    sharing: dict[str, Any] = {}
+    for i, (name, kernel) in enumerate(compact.kernels.items()):
+      bias = compact.biases[name]
+      sharing[name] = {'kernel': kernel, 'bias': bias}
+      if not subset or i > last:
+        continue
+      form = self._programs.forms[subset][i]
+      sharing[name]['kernel'] = kernel[self._entry(subset, i)]
       # Between layers, points stay in the order of the group's orbits.
-      first, last = i == 0, i == len(forms) - 1
-      form = form.of(np.asarray(layer['kernel']))
-      if not first:
-        form = dataclasses.replace(form, in_order=None)
-      if not last and form.out_place is not None:
-        layer['bias'] = np.asarray(layer['bias'])[np.argsort(form.out_place)]
-        form = dataclasses.replace(form, out_place=None)
-      layer['spectral'] = jax.tree.map(_single_precision, form)
-    return ChildInputs(variables)
+      if i < last and form.out_place is not None:
+        sharing[name]['bias'] = bias[np.argsort(form.out_place)]
+      sharing[name]['spectral'] = jax.tree.map(
+        _single_precision,
+        dataclasses.replace(
+          form,
+          in_order=form.in_order if i == 0 else None,
+          out_place=form.out_place if i == last else None,
+          index=kernel,
+        ),
+      )
+    if self.template.head == 'dense':
+      sharing['head'] = {}
+    return ChildInputs({'sharing': sharing})
+
+  @functools.cached_property
+  def _compact(self) -> Callable[[int], _Compact]:
+    return functools.cache(self._compacted)
+
+  def _compacted(self, network: int) -> _Compact:
+    """Returns what is kept of a network: orbits take time to find.
+
+    A space has a few hundred networks, and a label for every kernel entry of
+    each of them would fill the memory.
+    """
+    like, sharings = self.template, self._sharings(network)
+    parts = repr((like.num_classes, like.head, like.features)).encode()
+    digest = hashlib.sha256(parts)
+    for sharing in sharings.values():
+      digest.update(sharing.key.encode())
+    kernels = {name: sharing.kernel for name, sharing in sharings.items()}
+    if subset := self._programs.choices[network].subset:
+      for i, form in enumerate(self._programs.forms[subset]):
+        kernels[f'hidden_{i}'] = form.of(kernels[f'hidden_{i}']).index
+    biases = {name: sharing.bias for name, sharing in sharings.items()}
+    return _Compact(digest.hexdigest(), kernels, biases)
+
+  @functools.cached_property
+  def _entry(self) -> Callable[[int, int], np.ndarray]:
+    return functools.cache(self._entry_of)
+
+  def _entry_of(self, subset: int, layer: int) -> np.ndarray:
+    """Returns the place of each kernel entry in `Spectral.index`, [N, M]."""
+    grid, next_grid = self.lattice.grids[layer : layer + 2]
+    own = chosen(subset, self.symmetries)
+    labels = dense_sharing(own, grid, next_grid).kernel
+    index = self._programs.forms[subset][layer].index
+    place = np.zeros(index.size, np.int32)
+    place[labels.ravel()[index]] = np.arange(index.size)
+    return place[labels]
+
+  def _sharings(self, network: int) -> dict[str, Sharing]:
+    """Returns the sharing of each equivariant layer, by name."""
+    names, like = self.names(network), self.template
+    own = tuple(s for s in self.symmetries if s.name in names)
+    found = {
+      f'hidden_{i}': dense_sharing(own, *grids)
+      for i, grids in enumerate(itertools.pairwise(self.lattice.grids))
+    }
+    if like.head == 'invariant':
+      last = like.hidden_shapes[-1], (like.num_classes,)
+      found['head'] = dense_sharing(own, *last, invariant=True)
+    return found
 
   @override
   def unpad(self, network: int, params: Any) -> Any:
-    sharings = _sharings(self.model(network))
+    sharings = self._sharings(network)
     return {
       name: {
         'kernel': layer['kernel'][: sharings[name].num_weights],
@@ -152,15 +218,6 @@ class MLPSpace(space_lib.Space):
 
 def _single_precision(table: np.ndarray) -> np.ndarray:
   return table.astype(np.float32) if table.dtype == np.float64 else table
-
-
-def _sharings(model: mlp_lib.EquivariantMLP) -> dict[str, Sharing]:
-  """Returns the sharing of each equivariant layer, by name."""
-  return {
-    name: layer.sharing()
-    for name, layer in model.sublayers().items()
-    if isinstance(layer, dense_lib.EquivariantDense)
-  }
 
 
 def mlp_space(

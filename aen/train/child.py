@@ -107,60 +107,30 @@ def train_child(
   Returns:
     The measurements after every epoch, [E] each.
   """
-  recipe, model = config.recipe, config.model
+  recipe = config.recipe
   _check(data, recipe)
-  init_key, order_key, noise_key = jax.random.split(key, 3)
   rate = recipe.learning_rate if learning_rate is None else learning_rate
-  optimizer = recipe_lib.OPTIMIZERS[recipe.optimizer](recipe.momentum)
-
-  def loss_fn(
-    params: Any, batch: Examples, key: jax.Array, used: Any, drop: Any
-  ) -> jax.Array:
-    logits: Any = model.apply(
-      {'params': params, **collections},
-      batch.images,
-      **_noise(model, key, drop),
-    )
-    return _losses(logits, batch.labels).mean(where=used)
-
-  def step(carry: tuple[Any, Any], inputs: Any) -> tuple[Any, jax.Array]:
-    (params, opt_state), (rows, used, drop, key, rate) = carry, inputs
-    augment_key, dropout_key = jax.random.split(key)
-    images = data.train.images[rows]
-    if augmentations is not None:
-      images = augment_lib.augment(
-        augment_key, images, augmentations, data.black
-      )
-    batch = Examples(images, data.train.labels[rows])
-    loss, gradients = jax.value_and_grad(loss_fn)(
-      params, batch, dropout_key, used, drop
-    )
-    updates, opt_state = optimizer.update(gradients, opt_state, params)
-    params = jax.tree.map(lambda p, u: p - rate * u, params, updates)
-    return (params, opt_state), loss
-
-  def epoch(child: _Child, number: jax.Array) -> tuple[_Child, Record]:
-    order, used = _order(order_key, number, len(data.train.labels), recipe)
-    drop = None
-    if recipe.dropout == 'first_epoch':
-      drop = jnp.broadcast_to(number == 0, len(order))
-    keys = jax.random.split(jax.random.fold_in(noise_key, number), len(order))
-    done = (number + jnp.arange(len(order)) / len(order)) / recipe.epochs
-    rates = rate * recipe_lib.SCHEDULES[recipe.schedule](done)
-    (params, opt_state), losses = lax.scan(
-      step, (child.params, child.opt_state), (order, used, drop, keys, rates)
-    )
-    child = _keep_if_finite(child, params, opt_state)
-    measured = _measure(child, collections, data, config, losses.mean())
-    score = recipe_lib.scores(measured, recipe.criterion)
-    return _keep_best(child, score), measured
-
   images = data.train.images[:_MAX_INITIAL]
-  params = _init(init_key, collections, images, model, recipe)
-  best = params if config.return_params else None
-  child = _Child(params, optimizer.init(params), best=best)
-  child, measured = lax.scan(epoch, child, jnp.arange(recipe.epochs))
-  return measured.replace(diverged=child.diverged, params=child.best)
+  params = _init(_split(key).init, collections, images, config.model, recipe)
+  best = _Best(params) if config.return_params else None
+
+  def epoch(carry: Any, number: jax.Array) -> tuple[Any, Record]:
+    child, best = carry
+    plan = _plan(key, number, rate, len(data.train.labels), recipe)
+    child, measured = _epoch(
+      child, plan, collections, data, config, augmentations
+    )
+    if best is not None:
+      score = recipe_lib.scores(measured, recipe.criterion)
+      best = _better(best, child.params, score)
+    return (child, best), measured
+
+  (child, best), measured = lax.scan(
+    epoch, (_begin(params, recipe), best), jnp.arange(recipe.epochs)
+  )
+  return measured.replace(
+    diverged=child.diverged, params=None if best is None else best.params
+  )
 
 
 def _check(data: ChildData, recipe: recipe_lib.Recipe) -> None:
@@ -186,14 +156,39 @@ def _check(data: ChildData, recipe: recipe_lib.Recipe) -> None:
       raise ValueError(f'{name} needs at least {least} images, got {images[0]}')
 
 
+class _Keys(NamedTuple):
+  init: jax.Array
+  order: jax.Array
+  noise: jax.Array
+
+
+def _split(key: jax.Array) -> _Keys:
+  return _Keys(*jax.random.split(key, 3))
+
+
 class _Child(NamedTuple):
   """The state of training between two epochs."""
 
   params: Any
   opt_state: Any
-  diverged: Any = np.False_
-  best: Any = None  # the best epoch's parameters, on request
-  best_score: Any = np.float32(-1)
+  diverged: Any
+
+
+class _Best(NamedTuple):
+  """The parameters of the best epoch so far."""
+
+  params: Any
+  score: Any = np.float32(-1)
+
+
+class _Plan(NamedTuple):
+  """What the steps of an epoch need to know: every leaf [steps, ...]."""
+
+  rows: jax.Array  # the images of each batch, int32 [steps, B]
+  used: jax.Array | None  # which of them count, bool [steps, B]
+  drop: jax.Array | None  # whether dropout acts, bool [steps]
+  keys: jax.Array
+  rates: jax.Array
 
 
 def _init(
@@ -249,6 +244,30 @@ def _normalised(
   return scaled
 
 
+def _begin(params: Any, recipe: recipe_lib.Recipe) -> _Child:
+  optimizer = recipe_lib.OPTIMIZERS[recipe.optimizer](recipe.momentum)
+  return _Child(params, optimizer.init(params), jnp.array(False))
+
+
+def _plan(
+  key: jax.Array,
+  epoch: jax.Array,
+  rate: jax.Array | float,
+  num_images: int,
+  recipe: recipe_lib.Recipe,
+) -> _Plan:
+  """Draws the batches of an epoch, from the child's key."""
+  own = _split(key)
+  rows, used = _order(own.order, epoch, num_images, recipe)
+  steps, drop = len(rows), None
+  if recipe.dropout == 'first_epoch':
+    drop = jnp.broadcast_to(epoch == 0, steps)
+  keys = jax.random.split(jax.random.fold_in(own.noise, epoch), steps)
+  done = (epoch + jnp.arange(steps) / steps) / recipe.epochs
+  rates = rate * recipe_lib.SCHEDULES[recipe.schedule](done)
+  return _Plan(rows, used, drop, keys, rates)
+
+
 def _order(
   key: jax.Array, epoch: jax.Array, num_images: int, recipe: recipe_lib.Recipe
 ) -> tuple[jax.Array, jax.Array | None]:
@@ -264,6 +283,51 @@ def _order(
     return order[: steps * size].reshape(steps, -1), None
   filled = jnp.pad(order, (0, -num_images % size)).reshape(-1, size)
   return filled, jnp.arange(filled.size).reshape(-1, size) < num_images
+
+
+def _epoch(
+  child: _Child,
+  plan: _Plan,
+  collections: Mapping[str, Any],
+  data: ChildData,
+  config: ChildConfig,
+  augmentations: jax.Array | None,
+) -> tuple[_Child, Record]:
+  """Trains a child for one epoch, then measures it."""
+  recipe, model = config.recipe, config.model
+  optimizer = recipe_lib.OPTIMIZERS[recipe.optimizer](recipe.momentum)
+
+  def loss_fn(
+    params: Any, batch: Examples, key: jax.Array, used: Any, drop: Any
+  ) -> jax.Array:
+    logits: Any = model.apply(
+      {'params': params, **collections},
+      batch.images,
+      **_noise(model, key, drop),
+    )
+    return _losses(logits, batch.labels).mean(where=used)
+
+  def step(carry: tuple[Any, Any], now: _Plan) -> tuple[Any, jax.Array]:
+    params, opt_state = carry
+    augment_key, dropout_key = jax.random.split(now.keys)
+    images = data.train.images[now.rows]
+    if augmentations is not None:
+      images = augment_lib.augment(
+        augment_key, images, augmentations, data.black
+      )
+    batch = Examples(images, data.train.labels[now.rows])
+    loss, gradients = jax.value_and_grad(loss_fn)(
+      params, batch, dropout_key, now.used, now.drop
+    )
+    updates, opt_state = optimizer.update(gradients, opt_state, params)
+    params = jax.tree.map(lambda p, u: p - now.rates * u, params, updates)
+    return (params, opt_state), loss
+
+  (params, opt_state), losses = lax.scan(
+    step, (child.params, child.opt_state), plan
+  )
+  child = _keep_if_finite(child, params, opt_state)
+  return child, _measure(child, collections, data, config, losses.mean())
 
 
 def _noise(model: nn.Module, key: jax.Array, drop: Any) -> dict[str, Any]:
@@ -381,17 +445,13 @@ def _finite(loss: jax.Array) -> jax.Array:
   return jnp.where(jnp.isfinite(loss), loss, _LARGEST)
 
 
-def _keep_best(child: _Child, score: jax.Array) -> _Child:
-  """Keeps the parameters of the first best epoch, on request."""
-  better = score > child.best_score
-  best = jax.tree.map(  # None is a tree without leaves
-    lambda new, old: jnp.where(better, new, old),
-    None if child.best is None else child.params,
-    child.best,
+def _better(best: _Best, params: Any, score: jax.Array) -> _Best:
+  """Returns the better one, the earlier if they are equal."""
+  better = score > best.score
+  params = jax.tree.map(
+    lambda new, old: jnp.where(better, new, old), params, best.params
   )
-  return child._replace(
-    best=best, best_score=jnp.maximum(score, child.best_score)
-  )
+  return _Best(params, jnp.maximum(score, best.score))
 
 
 def train_children(
@@ -429,10 +489,12 @@ def train_children(
     )
   if children_per_batch is None:
     children_per_batch = default_batch(devices[0])
-  stacked = (keys, collections, learning_rates, augmentations)
-  filled = _fill_up(stacked, num_children, len(devices) * children_per_batch)
-  mesh = jax.sharding.Mesh(np.array(devices), ('children',))
-  results = _train(filled, data, config, children_per_batch, mesh)
+  filled = _fill_up(
+    (keys, collections, learning_rates, augmentations),
+    num_children,
+    len(devices) * children_per_batch,
+  )
+  results = _by_epoch(filled, data, config, children_per_batch, devices)
   return jax.tree.map(lambda leaf: leaf[:num_children], results)
 
 
@@ -449,6 +511,110 @@ def _fill_up(stacked: Any, count: int, multiple: int) -> Any:
   return jax.tree.map(lambda leaf: leaf[rows], stacked)
 
 
+def _by_epoch(
+  stacked: Any,
+  data: ChildData,
+  config: ChildConfig,
+  children_per_batch: int,
+  devices: tuple[jax.Device, ...],
+) -> Record:
+  """Trains children an epoch at a time.
+
+  What takes long to compile does not depend on how many epochs there are, and
+  what is drawn at random is drawn by programs that all networks share.
+  """
+  keys, collections, rates, augmentations = stacked
+  recipe, num_images = config.recipe, len(data.train.labels)
+  _check(data, recipe)
+  mesh = jax.sharding.Mesh(np.array(devices), ('children',))
+  everywhere = jax.sharding.NamedSharding(mesh, PartitionSpec())
+  data = jax.device_put(data, None if mesh.size == 1 else everywhere)
+  images = data.train.images[:_MAX_INITIAL]
+  params = _starts(keys, collections, images, config)
+  best = None
+  if config.return_params:
+    best = _Best(params, np.full(len(keys), _Best(None).score))
+  children = _begin_each(params, recipe)
+  program = ChildConfig(config.model, dataclasses.replace(recipe, epochs=1))
+  curves = []
+  for number in range(recipe.epochs):
+    plans = _plans(keys, number, rates, num_images, recipe)
+    children, measured = _train(
+      (children, plans, collections, augmentations),
+      data,
+      program,
+      children_per_batch,
+      mesh,
+    )
+    curves.append(measured)
+    if best is not None:
+      scores = recipe_lib.scores(measured, recipe.criterion)
+      best = _better_each(best, children.params, scores)
+  record = jax.tree.map(
+    lambda *epochs: np.stack(epochs, axis=1), *jax.device_get(curves)
+  )
+  return record.replace(
+    diverged=children.diverged, params=None if best is None else best.params
+  )
+
+
+_better_each = jax.jit(jax.vmap(_better))
+_begin_each = jax.jit(jax.vmap(_begin, (0, None)), static_argnums=1)
+
+
+def _starts(
+  keys: jax.Array,
+  collections: Mapping[str, Any],
+  images: jax.Array,
+  config: ChildConfig,
+) -> Any:
+  """Returns the initial parameters of children, stacked."""
+  model, how = config.model, recipe_lib.INITIALIZERS[config.recipe.initializer]
+  if (
+    getattr(model, 'max_weights', None) is None
+    or how.adjust is not None
+    or how.normalised
+  ):
+    return _inits(keys, collections, images, model, config.recipe)
+  # Children of all structures begin with the kernels of one plain network, so
+  # the draw is compiled once.
+  baseline = model.baseline()
+  drawn = _inits(keys, {}, images[:1], baseline, config.recipe)
+  each = [
+    model.starting_as(*jax.tree.map(lambda leaf, i=i: leaf[i], pair))
+    for pair in [jax.device_get((drawn, collections['sharing']))]
+    for i in range(len(keys))
+  ]
+  return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
+
+
+@functools.partial(jax.jit, static_argnums=(3, 4))
+def _inits(
+  keys: jax.Array,
+  collections: Mapping[str, Any],
+  images: jax.Array,
+  model: nn.Module,
+  recipe: recipe_lib.Recipe,
+) -> Any:
+  return lax.map(
+    lambda child: _init(_split(child[0]).init, child[1], images, model, recipe),
+    (keys, collections),
+  )
+
+
+@functools.partial(jax.jit, static_argnums=(3, 4))
+def _plans(
+  keys: jax.Array,
+  epoch: jax.Array,
+  rates: jax.Array,
+  num_images: int,
+  recipe: recipe_lib.Recipe,
+) -> _Plan:
+  return jax.vmap(
+    lambda key, rate: _plan(key, epoch, rate, num_images, recipe)
+  )(keys, rates)
+
+
 @functools.partial(jax.jit, static_argnums=(2, 3, 4))
 def _train(
   stacked: Any,
@@ -456,13 +622,15 @@ def _train(
   config: ChildConfig,
   children_per_batch: int,
   mesh: jax.sharding.Mesh,
-) -> Record:
-  def share(stacked: Any, data: ChildData) -> Record:
+) -> tuple[_Child, Record]:
+  """Trains children for one epoch."""
+
+  def share(stacked: Any, data: ChildData) -> tuple[_Child, Record]:
     """Trains one device's share."""
 
-    def one(child: Any) -> Record:
-      key, collections, rate, augmentations = child
-      return train_child(key, collections, data, config, rate, augmentations)
+    def one(each: Any) -> tuple[_Child, Record]:
+      child, plan, collections, augmentations = each
+      return _epoch(child, plan, collections, data, config, augmentations)
 
     batch_size = None if children_per_batch == 1 else children_per_batch
     return lax.map(one, stacked, batch_size=batch_size)

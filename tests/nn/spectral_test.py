@@ -1,6 +1,9 @@
 """The product in the basis of characters against the gathered kernel."""
 
+import collections
 import functools
+import math
+import re
 
 import chex
 from flax import linen as nn
@@ -46,7 +49,7 @@ def layers(names, in_shape=(8, 8), out_shape=(4, 4), **kwargs):
   make = functools.partial(
     aen.EquivariantDense, names, in_shape, out_shape, **kwargs
   )
-  return make(), make(method='spectral')
+  return make(method='gather'), make(method='spectral')
 
 
 def inputs(layer, dtype=np.float32):
@@ -107,7 +110,7 @@ def test_exact_on_the_papers_grids(names):
 
 @pytest.mark.parametrize('method', ['spectral', 'auto'])
 def test_without_symmetries_nothing_changes(method):
-  gather = aen.EquivariantDense((), (8, 8), (4, 4))
+  gather = aen.EquivariantDense((), (8, 8), (4, 4), method='gather')
   other = aen.EquivariantDense((), (8, 8), (4, 4), method=method)
   x = inputs(gather)
   variables = gather.init(jax.random.key(0), x)
@@ -117,12 +120,47 @@ def test_without_symmetries_nothing_changes(method):
   )
 
 
+def test_without_symmetries_the_program_is_that_of_dense():
+  """Same operations on as many numbers, in the gradient too."""
+  x = np.ones((3, 64), np.float32)
+
+  def operations(layer, x):
+    variables = layer.init(jax.random.key(0), x)
+    loss = jax.grad(lambda v, x: jnp.sum(layer.apply(v, x) ** 2), (0, 1))
+    program = jax.jit(loss).lower(variables, x).compile()
+    found = re.findall(r'= \w+(\[[\d,]*\])\S* ([\w-]+)\(', program.as_text())
+    sizes = (
+      (name, math.prod(map(int, filter(None, shape[1:-1].split(',')))))
+      for shape, name in found
+      if name not in ('bitcast', 'reshape')
+    )
+    return collections.Counter(sizes), program.cost_analysis()['flops']
+
+  ours = aen.EquivariantDense((), (8, 8), (4, 4))
+  assert operations(ours, x.reshape(3, 8, 8)) == operations(nn.Dense(16), x)
+
+
+def test_activations_may_mix_the_examples_of_a_batch():
+  make = functools.partial(
+    aen.EquivariantMLP,
+    ('rotation',),
+    in_shape=(8, 8),
+    hidden_shapes=((4, 4),),
+    activation=lambda x: x - x.mean(0, keepdims=True),
+  )
+  x = jax.random.normal(jax.random.key(0), (4, 8, 8))
+  gather = make(method='gather')
+  logits, variables = gather.init_with_output(jax.random.key(1), x)
+  assert_close(make(method='spectral').apply(variables, x), logits, 1e-5)
+
+
 def test_auto_takes_the_faster_form():
-  make = functools.partial(aen.EquivariantDense, ('rotation',), method='auto')
+  make = functools.partial(aen.EquivariantDense, ('rotation',))
+  assert make((28, 28), (20, 20)).method == 'auto'
   assert make((28, 28), (20, 20)).spectral().num_elements == 4
   assert make((2, 2), (2, 2)).spectral() is None
-  assert aen.EquivariantDense(('rotation',), (8, 8), (4, 4)).method == 'gather'
-  assert aen.EquivariantDense(('rotation',), (8, 8), (4, 4)).spectral() is None
+  assert make((28, 28), (20, 20), method='gather').spectral() is None
+  assert aen.EquivariantMLP(('rotation',)).method == 'auto'
 
 
 @pytest.mark.slow
@@ -252,7 +290,8 @@ def test_networks(head, features, method):
     head=head,
   )
   x = jax.random.normal(jax.random.key(0), (4, 8, 8))
-  logits, variables = make().init_with_output(jax.random.key(1), x)
+  gather = make(method='gather')
+  logits, variables = gather.init_with_output(jax.random.key(1), x)
   model = make(method=method)
   chex.assert_trees_all_equal(model.init(jax.random.key(1), x), variables)
   assert_close(model.apply(variables, x), logits, 1e-5)

@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 
 import aen
+from aen.groups import spectral
 from aen.groups.symmetries import PAPER_SYMMETRIES
 from aen.search import mlp_space
 from aen.search import programs
 
 
-def small_space(monkeypatch, compilation=0.0, **options):
-  """All structures that help, however little, or only some of them."""
-  monkeypatch.setattr(programs, '_COMPILATION', compilation)
+def small_space(monkeypatch, **options):
+  """All structures that save multiplications, however few."""
+  only = {kind: kind == 'multiplication' for kind in spectral.NANOSECONDS}
+  monkeypatch.setattr(spectral, 'NANOSECONDS', only)
+  monkeypatch.setattr(programs, '_COMPILATION', 0.0)
   options = {'hidden_shapes': ((12, 12), (12, 12)), **options}
   return mlp_space.mlp_space((8, 8), 3, PAPER_SYMMETRIES, **options)
 
@@ -34,11 +37,15 @@ def initialised(program, collections, x):
 def test_programs_compute_their_networks(monkeypatch, options):
   """All networks: parameters, and logits in double precision by NumPy."""
   space = small_space(monkeypatch, **options)
+  assert len({space.program(network) for network in range(len(space))}) > 10
   x = np.random.default_rng(0).standard_normal((3, 8, 8)).astype(np.float32)
+  _, plain = initialised(space.program(0).baseline(), {}, x)
   for network in range(len(space)):
-    model = space.model(network)
+    model, program = space.model(network), space.program(network)
     collections = space.inputs(network).collections
-    y, params = initialised(space.program(network), collections, x)
+    y, params = initialised(program, collections, x)
+    started = program.starting_as(jax.device_get(plain), collections['sharing'])
+    chex.assert_trees_all_equal(started, jax.device_get(params))
     own = space.unpad(network, params)
     shapes = jax.eval_shape(model.init, jax.random.key(0), x)['params']
     chex.assert_trees_all_equal_shapes(own, shapes)
@@ -66,6 +73,8 @@ def test_few_programs_serve_the_papers_networks():
     assert not group & ~int(space.table.implied_states[network])
 
 
-def test_small_networks_are_one_program(monkeypatch):
-  space = small_space(monkeypatch, programs._COMPILATION)
+def test_small_networks_are_one_program():
+  space = mlp_space.mlp_space(
+    (8, 8), 3, PAPER_SYMMETRIES, hidden_shapes=((12, 12), (12, 12))
+  )
   assert len({space.program(network) for network in range(len(space))}) == 1
