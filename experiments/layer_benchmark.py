@@ -94,7 +94,7 @@ def main(_: list[str]) -> None:
   for (variant, batch), chosen in kinds.items():
     for column in ('ratio', 'fastest', 'compiling'):
       spread = timing.spread([row[column] for row in chosen], 'sets')
-      print(f'{variant:7} batch {batch:3}, {column:9} to dense: {spread}')
+      print(f'{variant:7} batch {batch:3}: {column} to dense: {spread}')
 
 
 # A hidden layer without its bias: the shape of its weights, and its output as a

@@ -20,7 +20,9 @@ from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import permutation
 
 # What a program must save to be worth compiling, in nanoseconds of a training
-# step, summed over networks: about 1.5 seconds in the 250 steps of a child.
+# step, summed over networks: 1.5 seconds in the 250 steps of a child. Compiling
+# one takes 2.5 seconds, reading a compiled one half a second. Another value may
+# give networks other programs, and so change the rounding of their results.
 _COMPILATION = 6e6
 
 

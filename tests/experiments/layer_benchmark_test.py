@@ -28,7 +28,7 @@ def test_a_small_run_times_every_variant(benchmark, tmp_path, capsys):
     rows = {row['variant']: row for row in csv.DictReader(file)}
   assert set(rows) == {
     'dense',
-    'aen',
+    'gather',
     'auto',
     'padded',
     'scatter',

@@ -39,12 +39,12 @@ def test_programs_compute_their_networks(monkeypatch, options):
   space = small_space(monkeypatch, **options)
   assert len({space.program(network) for network in range(len(space))}) > 10
   x = np.random.default_rng(0).standard_normal((3, 8, 8)).astype(np.float32)
-  _, plain = initialised(space.program(0).baseline(), {}, x)
+  _, drawn = initialised(space.program(0).baseline(), {}, x)
   for network in range(len(space)):
     model, program = space.model(network), space.program(network)
     collections = space.inputs(network).collections
     y, params = initialised(program, collections, x)
-    started = program.starting_as(jax.device_get(plain), collections['sharing'])
+    started = program.starting_as(jax.device_get(drawn), collections['sharing'])
     chex.assert_trees_all_equal(started, jax.device_get(params))
     own = space.unpad(network, params)
     shapes = jax.eval_shape(model.init, jax.random.key(0), x)['params']
