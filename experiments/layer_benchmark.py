@@ -4,7 +4,7 @@ Times forward, backward and Adam update of the paper's 784-400-400-10 network
 with equivariant hidden layers against the same widths in `flax.linen.Dense`.
 Both take steps in turn, so that a busy machine slows both.
 
-  taskset -c 0 python -m experiments.layer_benchmark --cpu_time  # four minutes
+  taskset -c 0 python -m experiments.layer_benchmark --cpu_time  # 100 CPU s
   python -m experiments.layer_benchmark --threads=2
   python -m experiments.layer_benchmark --features=3   # channels at each point
 
