@@ -230,8 +230,9 @@ class Processes:
     except BaseException as error:
       if process is not None:
         self._all.discard(process)
-        code, process = process.end(), None
-        if isinstance(error, EOFError | ConnectionError):
+        died = isinstance(error, EOFError | ConnectionError)
+        code, process = process.end(wait=1 if died else 0), None
+        if died:
           raise WorkerError(f'the worker died (exit code {code})') from error
       raise
     finally:
@@ -279,8 +280,13 @@ class _Process:
     self._pipe.send((function, job))
     return self._pipe.recv()
 
-  def end(self) -> int | None:
-    """Kills the process; returns its exit code."""
+  def end(self, wait: float = 0) -> int | None:
+    """Kills the process; returns its exit code.
+
+    Args:
+      wait: Seconds in which a process that is dying may end by itself.
+    """
+    self._process.join(wait)
     self._process.kill()
     self._process.join()
     return self._process.exitcode

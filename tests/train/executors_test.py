@@ -198,6 +198,14 @@ def test_a_job_is_json_and_travels(evaluator, tmp_path):
   assert os.path.dirname(job['data']) == str(tmp_path)
 
 
+def test_symmetries_of_sequences_travel_by_name(evaluator):
+  here = Here()
+  space = mlp_space.mlp_space((8,), 2, ('reversal',), grid_axes=1)
+  dataclasses.replace(evaluator(here), space=space)(REQUESTS[:1])
+  (job,) = here.jobs
+  assert job['space'][2] == {}
+
+
 @pytest.mark.parametrize('function', [lambda x: x[::-1], lambda x: x.T])
 def test_a_symmetry_that_cannot_travel_is_refused(evaluator, function):
   symmetry = aen.Symmetry('mine', function)
