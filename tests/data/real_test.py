@@ -125,6 +125,9 @@ def test_g_mnist_inverts_to_mnist(name, mnist):
 
 def test_g_mnist_builder_takes_files_from_manual_dir(tmp_path):
   tfds = pytest.importorskip('tensorflow_datasets')
+  from aen.data import builders  # registers them
+
+  assert 'g_mnist' in builders.BUILDERS
   builder = tfds.builder('g_mnist/iaug6', data_dir=tmp_path)
   builder.download_and_prepare(
     file_format='array_record',
