@@ -21,7 +21,6 @@ _HOMES = {
   'groups.paper': ('alg1', 'alg2'),
   'nn.testing': ('assert_equivariant',),
   'nn.kernels': (),
-  'nn.linear': (),
   'nn.layer': (),
   'nn.dense': ('EquivariantDense', 'shared_dense'),
   'nn.windows': (),

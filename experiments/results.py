@@ -305,8 +305,8 @@ def gcnn_shortfall(rows: Iterable[Row]) -> str:
   ]
   every = np.concatenate([*gaps.values()] or [np.zeros(1)])
   left_out = (
-    f' {stuck} children never left their start (see the errata) and are not'
-    ' counted.'
+    ' Children that never left their start (see the errata) are not counted:'
+    f' {stuck}.'
   )
   return (
     f'Over {len(every)} rows the mean shortfall is'

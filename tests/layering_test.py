@@ -112,3 +112,8 @@ def test_every_public_name_is_there():
   assert callable(aen.lattice)
   with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
     aen.nonsense  # noqa: B018
+
+
+def test_every_module_in_the_order_of_imports_exists():
+  for home in aen._HOMES:
+    assert home in MODULES, home

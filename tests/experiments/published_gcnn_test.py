@@ -181,8 +181,8 @@ def test_shortfalls_and_excesses_are_apart():
   assert 'mean excess 0.50' in found
   rows.append(child('', '9 9', '1 1', paper='62', dataset='svhn'))
   assert results.gcnn_shortfall(rows) == (
-    f'{found} 1 children never left their start (see the errata) and are not'
-    ' counted.'
+    f'{found} Children that never left their start (see the errata) are not'
+    ' counted: 1.'
   )
 
 
