@@ -310,13 +310,22 @@ def hanging_space(*_):
   time.sleep(1e6)
 
 
+def nothing(_):
+  pass
+
+
 def test_a_worker_that_exceeds_the_time_limit_is_ended(evaluator):
-  """The job is made by an evaluator; only its space is another."""
+  """The job is made by an evaluator; only its space is another.
+
+  The worker imports first. faulthandler prints the stacks of running threads,
+  and may crash on one that is importing: then the exit code is -11, not 1.
+  """
   here = Here()
   evaluator(here, time_limit=0.5)(REQUESTS[:1])
   (job,) = here.jobs
   space = [f'{__name__}:hanging_space', {}, {}]
   with executors.Processes(1) as processes:
+    processes.submit(nothing, None).result()
     hanging = processes.submit(jobs_lib.run, job | {'space': space})
     with pytest.raises(executors.WorkerError, match=r'died \(exit code 1\)'):
       hanging.result()
