@@ -185,7 +185,7 @@ def explore(
   ) and not finished(state):
     now = None if epsilon is None else float(epsilon(state))
     state, proposal = propose(state)
-    proposed = [int(s) for s in proposal.states]
+    proposed = np.asarray(proposal.states).tolist()
     used = [s for s in proposed if s != strategies.NO_STATE]
     length = int(np.max(proposal.epochs))  # the same for all of a round
     networks = [int(network_of[s]) for s in used]

@@ -14,7 +14,7 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from aen import io as io_lib
 from aen.data import own
@@ -82,7 +82,7 @@ class Finding:
     noise = max(self.noise, 1e-12) / factor
     truth = max(self.discrepancy, 0.0)
     spread = math.sqrt(noise**2 + 2 * math.sqrt(2) * noise * truth)
-    return float(stats.norm.cdf((truth - self.critical * noise) / spread))
+    return float(special.ndtr((truth - self.critical * noise) / spread))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -172,7 +172,7 @@ class Screening:
     room = self.bound - max(finding.effect, 0.5)
     if room <= 0:
       return None
-    needed = (stats.norm.ppf(0.95) / (2 * room)) ** 2
+    needed = (special.ndtri(0.95) / (2 * room)) ** 2
     return math.ceil(needed * self.num_examples / self.num_groups)
 
   @property
@@ -270,29 +270,34 @@ class Screening:
       )
     low, high = float(self.samples.min()), float(self.samples.max())
     drawn = figure.Figure((2.7 + 0.6 * columns, 0.64 * rows), dpi=150)
-    grid = drawn.subplots(rows, columns, squeeze=False)
-    drawn.subplots_adjust(left=2.6 / (2.7 + 0.6 * columns), right=0.99)
-    drawn.subplots_adjust(top=0.99, bottom=0.01, wspace=0.06, hspace=0.12)
+    axes = drawn.subplots(rows, squeeze=False)[:, 0]
+    drawn.subplots_adjust(
+      2.6 / (2.7 + 0.6 * columns), 0.01, 0.99, 0.99, hspace=0.12
+    )
     titles = [('the examples', '#222222')]
     for name, finding in self.findings.items():
       told = f'told apart in {100 * finding.effect:.0f} %'
       text = f'{name}\n{finding.outcome}, {told}, p = {finding.p_value:.3g}'
       titles.append((text.replace('$', r'\$'), colours[finding.outcome]))
-    for row, images, (text, colour) in zip(
-      grid, self.samples, titles, strict=True
+    for ax, images, (text, colour) in zip(
+      axes, self.samples, titles, strict=True
     ):
-      for ax, image in zip(row, images, strict=True):
+      shown = []
+      for image in images:
         image = (image - low) / ((high - low) or 1)
         image = image if image.shape[-1] == 3 else image.mean(axis=-1)
         image = image if image.ndim > 1 else image[None]
         if image.ndim > 3 or (image.ndim == 3 and image.shape[-1] != 3):
           image = image[image.shape[0] // 2]  # a slice of a volume
-        ax.imshow(image, cmap='gray', vmin=0, vmax=1, aspect='auto')
-        ax.set(xticks=[], yticks=[])
-        ax.spines[:].set(color=colour, linewidth=1.2)
-      row[0].annotate(
+        gap = np.ones((len(image), 1 + image.shape[1] // 20, *image.shape[2:]))
+        shown += [gap, image]
+      row = np.concatenate(shown[1:], axis=1)
+      ax.imshow(row, cmap='gray', vmin=0, vmax=1, aspect='auto')
+      ax.set(xticks=[], yticks=[])
+      ax.spines[:].set(color=colour, linewidth=1.2)
+      ax.annotate(
         text,
-        (-0.15, 0.5),
+        (-0.15 / columns, 0.5),
         xycoords='axes fraction',
         ha='right',
         va='center',
@@ -300,6 +305,17 @@ class Screening:
         color=colour,
       )
     return drawn
+
+
+def upper_limit(share: float, count: int) -> float:
+  """Returns the upper end of a one-sided 95 % interval for a proportion.
+
+  By Wilson's score interval, which is sensible for shares near 1 too:
+    (p + z²/2n + z √(p (1 - p) / n + z²/4n²)) / (1 + z²/n).
+  """
+  z = float(special.ndtri(0.95)) / math.sqrt(count)
+  spread = z * math.sqrt(share * (1 - share) + z**2 / 4)
+  return (share + z**2 / 2 + spread) / (1 + z**2)
 
 
 def screen(
@@ -517,12 +533,7 @@ def _conclude(
   if noise > 0:
     critical = float((np.quantile(randomised, 1 - level) - centre) / noise)
   effect = float(statistics.effect)
-  # Wilson's score interval: sensible for effects near 1 too.
-  limit = float(
-    stats.binomtest(round(effect * num_groups), num_groups, alternative='less')
-    .proportion_ci(0.95, method='wilson')
-    .high
-  )
+  limit = upper_limit(round(effect * num_groups) / num_groups, num_groups)
   if adjusted <= level:
     outcome = REJECTED
   elif order == 1 or limit <= bound:

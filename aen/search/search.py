@@ -588,6 +588,15 @@ def _retrain(
   again: dict[int, list[Record]] = {network: [] for network in finalists}
   total = len(finalists) * config.retrain_seeds
   first = config.final_seeds()[0]
+  # The jobs of a seed are submitted before those of the last have finished.
+  ahead = int(clock.out_of_time is None)
+  started: list[Callable[[], list[Record]]] = []
+
+  def collect(left: int) -> None:
+    while len(started) > left:
+      for network, record in zip(finalists, started.pop(0)(), strict=True):
+        again[network].append(record)
+
   with evaluate_lib.ProgressBar('retrain', total, on_trained) as bar:
     for seed in config.final_seeds():  # each on another split of the images
       if seed > first and clock.left() < len(finalists) * per_child:
@@ -595,10 +604,10 @@ def _retrain(
       evaluate = make(
         data.refold(seed), recipe=recipe, keep_params=True, on_trained=bar
       )
-      for network, records in explore_lib.by_network(
-        evaluate, finalists, [seed]
-      ).items():
-        again[network] += records
+      requests = [(network, seed) for network in finalists]
+      started.append(evaluate_lib.start(evaluate, requests))
+      collect(ahead)
+    collect(0)
   return again
 
 

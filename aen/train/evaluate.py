@@ -108,23 +108,43 @@ class Evaluator(jobs_lib.Trainer):
       requests: The children.
       epochs: How long to train them, instead of the recipe's.
     """
+    return self.start(requests, epochs)()
+
+  def start(
+    self, requests: Sequence[Request], epochs: int | None = None
+  ) -> Callable[[], list[Record]]:
+    """Submits the jobs of a call; returns a function that waits for records.
+
+    Without an executor, the children are trained before it returns.
+    """
     recipe = self.recipe
     if epochs is not None:
       recipe = dataclasses.replace(recipe, epochs=epochs)
     found: dict[Request, Record] = {}
-    trained: dict[store_lib.ChildKey, Record] = {}
-    missing = []
-    for request in dict.fromkeys(requests):
-      record = self.store.get(self._key(request, recipe), self.keep_params)
-      if record is None or (self.keep_params and record.params is None):
-        missing.append(request)
-      else:
-        found[request] = record
-    for records in self._trained(missing, recipe):
-      self.store.put(records)
-      self.on_trained(records)
-      trained |= {record.key: record for record in records}
-    return [found.get(r) or trained[self._key(r, recipe)] for r in requests]
+
+    def missing() -> Iterator[Request]:
+      for request in dict.fromkeys(requests):
+        record = self.store.get(self._key(request, recipe), self.keep_params)
+        if record is None or (self.keep_params and record.params is None):
+          yield request
+        else:
+          found[request] = record
+
+    batches = self._trained(missing(), recipe)
+
+    def wait() -> list[Record]:
+      trained: dict[store_lib.ChildKey, Record] = {}
+      for records in filter(None, batches):
+        self.store.put(records)
+        self.on_trained(records)
+        trained |= {record.key: record for record in records}
+      return [found.get(r) or trained[self._key(r, recipe)] for r in requests]
+
+    if self.executor is None:
+      records = wait()
+      return lambda: records
+    next(batches)
+    return wait
 
   def prepare(self) -> None:
     """Starts workers, which read the data set and make the space.
@@ -139,62 +159,80 @@ class Evaluator(jobs_lib.Trainer):
         self.executor.submit(jobs_lib.run, job)
 
   def _trained(
-    self, requests: Sequence[Request], recipe: recipe_lib.Recipe
+    self, requests: Iterator[Request], recipe: recipe_lib.Recipe
   ) -> Iterator[list[Record]]:
     """Trains children; yields the records of some as soon as there are any."""
     each = jobs_lib.batch_size(self)
     by_program: dict[nn.Module, list[Request]] = {}
+    if self.executor is not None:
+      size = max(each, self.workers.children_per_job or 0)
+      batches = self._batches(requests, size)
+      yield from self._run_jobs(self.executor, batches, recipe)
+      return
     for request in requests:
       by_program.setdefault(self.program(request[0]), []).append(request)
-    if self.executor is None:
-      for same in by_program.values():
-        devices = jax.devices()[: -(-len(same) // each)]  # none is idle
-        for batch in jobs_lib.divided(same, each * len(devices)):
-          started = time.time()
-          records = self._train(batch, devices, recipe)
-          yield jobs_lib.with_origin(records, started)
-    elif requests:
-      size = max(each, self.workers.children_per_job or 0)
-      parts = (jobs_lib.divided(same, size) for same in by_program.values())
-      batches = list(itertools.chain(*parts))
-      yield from self._run_jobs(self.executor, batches, recipe)
+    for same in by_program.values():
+      devices = jax.devices()[: -(-len(same) // each)]  # none is idle
+      for batch in jobs_lib.divided(same, each * len(devices)):
+        started = time.time()
+        records = self._train(batch, devices, recipe)
+        yield jobs_lib.with_origin(records, started)
+
+  def _batches(
+    self, requests: Iterator[Request], size: int
+  ) -> Iterator[list[Request]]:
+    """Yields requests of one program each, as soon as there are enough."""
+    by_program: dict[nn.Module, list[Request]] = {}
+    for request in requests:
+      program = self.program(request[0])
+      same = by_program.setdefault(program, [])
+      same.append(request)
+      if len(same) == size:
+        yield by_program.pop(program)
+    yield from by_program.values()
 
   def _run_jobs(
     self,
     executor: executors_lib.Executor,
-    batches: Sequence[Sequence[Request]],
+    left: Iterator[list[Request]],
     recipe: recipe_lib.Recipe,
   ) -> Iterator[list[Record]]:
     """Has an executor train batches; yields records as they arrive.
 
-    A job that fails is submitted again, `retries` times at most.
+    The first list is empty: by then jobs have been submitted. A job that fails
+    is submitted again, `retries` times at most.
 
     Raises:
       executors.WorkerError: Some job failed every time. By then all others have
         been yielded.
     """
-    common = self._common_to_jobs(executor, recipe)
-    attempts, failures = [0] * len(batches), dict[int, str]()
+    batches: list[list[Request]] = []
+    attempts, failures = list[int](), dict[int, str]()
     pending: dict[int, Any] = {}
     finished = _Finished()
+    common = functools.cache(lambda: self._common_to_jobs(executor, recipe))
 
     def submit(number: int) -> None:
       # The attempt makes each job another one, also for Dask, which would
       # otherwise return the error of the first.
       attempts[number] += 1
       requests = [[int(n), int(seed)] for n, seed in batches[number]]
-      job = common | {'requests': requests, 'attempt': attempts[number]}
+      job = common() | {'requests': requests, 'attempt': attempts[number]}
       pending[number] = executor.submit(jobs_lib.run, job)
       finished.watch(number, pending[number])
 
-    left, fatal = iter(range(len(batches))), None
+    arrived: list[Record] = []
+    fatal = None
     try:
       while fatal is None:
-        for number in itertools.islice(left, _AHEAD - len(pending)):
-          submit(number)
+        for batch in itertools.islice(left, _AHEAD - len(pending)):
+          batches.append(batch)
+          attempts.append(0)
+          submit(len(batches) - 1)
+        yield arrived
+        arrived = []
         if not pending:
           break
-        arrived = []
         for number in finished.wait():
           try:
             records = pending.pop(number).result()
@@ -210,8 +248,7 @@ class Evaluator(jobs_lib.Trainer):
               limit = self.workers.time_limit
               note = f' (time limit: {limit:g} seconds)' if limit else ''
               failures[number] = f'{type(error).__name__}: {error}{note}'
-        if arrived:
-          yield arrived
+      yield arrived
       if fatal is not None:
         raise fatal
     except futures.BrokenExecutor as error:
@@ -268,6 +305,16 @@ class Evaluator(jobs_lib.Trainer):
       raise executors_lib.WorkerError(
         'the worker returned records of other children than it was asked for'
       )
+
+
+def start(
+  evaluate: Evaluate, requests: Sequence[Request]
+) -> Callable[[], list[Record]]:
+  """Returns what waits for records, which workers may be training by then."""
+  if isinstance(evaluate, Evaluator):
+    return evaluate.start(requests)
+  records = evaluate(requests, None)
+  return lambda: records
 
 
 class _Finished:

@@ -8,6 +8,7 @@ import dataclasses
 import math
 
 import numpy as np
+from scipy import special
 
 from aen.train import recipe as recipe_lib
 from aen.train.store import Record
@@ -40,8 +41,6 @@ class Gain:
     freedom,
     ν = (Σ vᵢ)² / Σ (vᵢ² / (nᵢ - 1)).
     """
-    from scipy import stats  # slow to import
-
     difference = best.astype(float) - baseline  # [S, N]
     mean = float(difference.mean())
     if difference.shape[1] < 2:  # one image says nothing about others
@@ -57,7 +56,7 @@ class Gain:
       variance**2 / (sample.size - 1)
       for variance, sample in zip(variances, samples, strict=True)
     )
-    margin = float(stats.t.ppf(0.975, freedom)) * math.sqrt(total)
+    margin = float(special.stdtrit(freedom, 0.975)) * math.sqrt(total)
     seed_error = math.sqrt(sum(variances[1:]))
     return cls(mean, mean - margin, mean + margin, math.sqrt(total), seed_error)
 

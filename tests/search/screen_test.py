@@ -303,3 +303,12 @@ def test_errors_say_what_to_do(arguments, message):
   defaults = {'inputs': np.zeros((9, 4, 4)), 'symmetries': SQUARE}
   with pytest.raises(ValueError, match=message):
     aen.screen(**defaults | arguments)
+
+
+@pytest.mark.parametrize('count', [1, 7, 400, 100_000])
+def test_the_limit_of_an_effect_is_that_of_scipy(count):
+  for right in {0, count // 3, count // 2, count - 1, count}:
+    test = stats.binomtest(right, count, alternative='less')
+    expected = test.proportion_ci(0.95, method='wilson').high
+    limit = screen_lib.upper_limit(right / count, count)
+    np.testing.assert_allclose(limit, expected, rtol=1e-12)
