@@ -88,10 +88,13 @@ def as_parts(
         f'{source.name}: expected images of shape {source.shape}, got'
         f' {images.shape[1:]}; {advice}'
       )
-    if labels.max() >= len(source.class_names):
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= len(source.class_names):
+      first = 0 if partial else source.first_label
+      last = first + len(source.class_names) - 1
       raise ValueError(
-        f'{source.name}: expected labels 0…{len(source.class_names) - 1}, got'
-        f' {labels.max()}; {advice}'
+        f'{source.name}: expected labels {first}…{last}, got'
+        f' {first + (low if low < 0 else high)}; {advice}'
       )
     sides.append(dataclasses.replace(side, images=images, labels=labels))
   train, test = reversed(sides) if source.swapped else sides

@@ -296,6 +296,10 @@ def test_wrong_shapes_and_counts(use_tiny, tmp_path, monkeypatch):
   monkeypatch.setitem(catalogue.SOURCES, 'kmnist', few)
   with pytest.raises(ValueError, match=r'expected labels 0…1, got 9'):
     aen.load_dataset('kmnist', raw_dir=tmp_path)
+  from_one = dataclasses.replace(source, first_label=1)
+  monkeypatch.setitem(catalogue.SOURCES, 'kmnist', from_one)
+  with pytest.raises(ValueError, match=r'expected labels 1…10, got 0'):
+    aen.load_dataset('kmnist', raw_dir=tmp_path)
 
 
 @pytest.mark.parametrize('name', FROM_FILES)

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 import dataclasses
-import difflib
 import functools
 from typing import Any
 
 import numpy as np
 
+from aen import io as io_lib
 from aen.search import space as space_lib
 from aen.search.strategies import base
 from aen.search.strategies import dqn
@@ -45,11 +45,7 @@ __all__ = (
 def option_names(name: str) -> tuple[str, ...]:
   """Returns the options of a strategy, or says which strategies there are."""
   if name not in STRATEGIES:
-    near = difflib.get_close_matches(name, STRATEGIES, 1)
-    hint = f'; did you mean {near[0]!r}?' if near else ''
-    raise ValueError(
-      f'strategy must be one of {", ".join(STRATEGIES)}, got {name!r}{hint}'
-    )
+    raise io_lib.unknown('strategy', name, STRATEGIES)
   fields = dataclasses.fields(STRATEGIES[name].options)  # type: ignore[arg-type]
   return tuple(f.name for f in fields if f.name != 'num_bits')
 
