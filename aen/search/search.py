@@ -355,34 +355,28 @@ def search(
       children_per_batch=config.children_per_batch,
       **stack.enter_context(workers.started(run_dir)),
     )
-    most = min(len(space), config.max_networks or len(space)) * config.num_seeds
+    children = min(len(space), config.max_networks or len(space))
+    children *= config.num_seeds
     total = None  # strategies may end before they have seen every network
     if config.max_networks or config.strategy == 'exhaustive':
-      total = most
+      total = children
     # Retraining a child takes this number of times as long as the search.
     longer = config.final_recipe().epochs / config.recipe.epochs
     longer = longer * len(data.train) / len(searched.train)
     finalists = min(config.top, len(space)) + len(space.baselines())
-    in_all = most + finalists * config.retrain_seeds * longer
-    batches = itertools.count(1)
-
-    def count(records: Sequence[Record]) -> None:
-      bar(records)
-      if next(batches) == 2:  # the first one was compiled
-        minutes = in_all * records[0].seconds / 60
-        say(_estimate(len(space), minutes, config.max_minutes))
-
-    evaluate = make(searched, recipe=config.recipe, on_trained=count)
-    if isinstance(evaluate, evaluate_lib.Evaluator):
-      evaluate.prepare()  # workers, while this process screens the images
-    screening = None
-    if screened or config.strategy == 'screened':
-      screening = _screen(searched, space)
-    if screening is not None and config.strategy == 'screened':
-      weights = np.array([space.num_weights(n) for n in range(len(space))])
-      order = tuple(screening.order(space.table, weights))
-      strategy = explore_lib.make_strategy(space, config, order=order)
-    with evaluate_lib.ProgressBar('search', total, on_trained) as bar:
+    children += finalists * config.retrain_seeds * longer
+    tell = _estimating(say, children, len(space), config.max_minutes)
+    with evaluate_lib.ProgressBar('search', total, tell, on_trained) as bar:
+      evaluate = make(searched, recipe=config.recipe, on_trained=bar)
+      if isinstance(evaluate, evaluate_lib.Evaluator):
+        evaluate.prepare()  # workers, while this process screens the images
+      screening = None
+      if screened or config.strategy == 'screened':
+        screening = _screen(searched, space)
+      if screening is not None and config.strategy == 'screened':
+        weights = np.array([space.num_weights(n) for n in range(len(space))])
+        order = tuple(screening.order(space.table, weights))
+        strategy = explore_lib.make_strategy(space, config, order=order)
       found = explore_lib.explore(
         space, evaluate, config, strategy, clock.out_of_time, workers.count
       )
@@ -450,6 +444,30 @@ class _Clock:
     share = min(1.0, children / (top + num_baselines))
     epochs = max(1, int(share * recipe.epochs))
     return top, dataclasses.replace(recipe, epochs=epochs)
+
+
+def _estimating(
+  say: Callable[[str], None],
+  children: float,
+  num_networks: int,
+  limit: float | None,
+) -> Callable[[Sequence[Record]], None]:
+  """Returns a callback of batches, which says how long a search will take.
+
+  Args:
+    say: Is told, once.
+    children: How many children the search trains.
+    num_networks: How many networks there are.
+    limit: The time limit in minutes, if there is one.
+  """
+  batches = itertools.count(1)
+
+  def count(records: Sequence[Record]) -> None:
+    if next(batches) == 2:  # the first one was compiled
+      minutes = children * records[0].seconds / 60
+      say(_estimate(num_networks, minutes, limit))
+
+  return count
 
 
 def _estimate(num_networks: int, minutes: float, limit: float | None) -> str:

@@ -414,16 +414,16 @@ class ProgressBar:
     self,
     what: str,
     total: int | None,
-    also: Callable[[Sequence[Record]], None] | None = None,
+    *also: Callable[[Sequence[Record]], None] | None,
   ) -> None:
     """Starts the bar.
 
     Args:
       what: The label before the bar.
       total: The number of children; None if unknown.
-      also: Called with the same records.
+      *also: Called with the same records.
     """
-    self._also = also
+    self._also = list(filter(None, also))
     self._bar = tqdm.tqdm(total=total, desc=what, unit='child', disable=None)
     self._bar.set_postfix_str('compiling')
     self._best = 0.0
@@ -435,8 +435,8 @@ class ProgressBar:
     )
     self._bar.set_postfix_str(f'best {100 * self._best:.1f} %', refresh=False)
     self._bar.update(len(records))
-    if self._also is not None:
-      self._also(records)
+    for function in self._also:
+      function(records)
 
   def __enter__(self) -> 'ProgressBar':
     return self
