@@ -70,14 +70,13 @@ def choose(
     for s in symmetries
   ]
   groups = spectral.abelian_subsets(generators, starts[-1])
-  costs = {}
+  costs, forms = {}, {}
   by_structure: dict[tuple[spectral.Structure, ...], list[int]] = {}
   for subset, group in groups.items():
     parts = [(group.on(a, c), b - a) for a, b, c in layers]
     costs[subset] = sum(spectral.step_cost(*part) for part in parts)
-    structures = tuple(
-      spectral.spectral_form(*part).structure for part in parts
-    )
+    forms[subset] = [spectral.spectral_form(*part) for part in parts]
+    structures = tuple(form.structure for form in forms[subset])
     by_structure.setdefault(structures, []).append(subset)
 
   def fastest(subsets: Sequence[int]) -> list[tuple[float, Choice]]:
@@ -101,12 +100,5 @@ def choose(
     chosen = min(merged, key=total)
     saved = total(best) - total(chosen)
   choices = [choice for _, choice in best]
-  forms = {
-    subset: [
-      spectral.spectral_form(groups[subset].on(a, c), b - a)
-      for a, b, c in layers
-    ]
-    for choice in choices
-    for subset in choice
-  }
-  return Programs(choices, forms)
+  used = {subset for choice in choices for subset in choice}
+  return Programs(choices, {subset: forms[subset] for subset in used})

@@ -368,8 +368,11 @@ def search(
     tell = _estimating(say, children, len(space), config.max_minutes)
     with evaluate_lib.ProgressBar('search', total, tell, on_trained) as bar:
       evaluate = make(searched, recipe=config.recipe, on_trained=bar)
+      wait = None
       if isinstance(evaluate, evaluate_lib.Evaluator):
-        evaluate.prepare()  # workers, while this process screens the images
+        # Workers train these while this process screens the images.
+        first = itertools.product(space.baselines(), config.seeds())
+        wait = evaluate.prepare(list(first))
       screening = None
       if screened or config.strategy == 'screened':
         screening = _screen(searched, space)
@@ -377,6 +380,8 @@ def search(
         weights = np.array([space.num_weights(n) for n in range(len(space))])
         order = tuple(screening.order(space.table, weights))
         strategy = explore_lib.make_strategy(space, config, order=order)
+      if wait is not None:
+        wait()
       found = explore_lib.explore(
         space, evaluate, config, strategy, clock.out_of_time, workers.count
       )

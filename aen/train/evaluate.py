@@ -146,17 +146,29 @@ class Evaluator(jobs_lib.Trainer):
     next(batches)
     return wait
 
-  def prepare(self) -> None:
-    """Starts workers, which read the data set and make the space.
+  def prepare(
+    self, requests: Sequence[Request]
+  ) -> Callable[[], Sequence[Record]]:
+    """Has workers read the data set, make the space and train first children.
 
-    It does not wait for them. Of executors that were given as objects, such as
-    SLURM's, it is not known what a job costs: they start with the first child.
+    Without an executor, it does nothing. Of executors that were given as
+    objects, such as SLURM's, it is not known what a job costs: only workers of
+    those that were given by name prepare without a child to train.
+
+    Args:
+      requests: The first children.
+
+    Returns:
+      What waits for these children; they are in the store then.
     """
-    if self.executor is not None and isinstance(self.workers.executor, str):
+    if self.executor is None:
+      return lambda: ()
+    if isinstance(self.workers.executor, str):
       common = self._common_to_jobs(self.executor, self.recipe)
       for number in range(getattr(self.executor, 'workers', 0)):
         job = common | {'requests': [], 'attempt': -number}
         self.executor.submit(jobs_lib.run, job)
+    return self.start(requests)
 
   def _trained(
     self, requests: Iterator[Request], recipe: recipe_lib.Recipe

@@ -156,18 +156,57 @@ def test_records_come_in_the_order_of_requests(evaluator, wrap):
   assert len(here.jobs) == 6  # the store knows them all
 
 
-def test_workers_prepare_before_the_first_child(evaluator):
+def test_workers_prepare_before_the_first_children(evaluator):
+  first = [list(REQUESTS[0])]
   here = Here()
   evaluate = evaluator(here)
-  evaluate.prepare()
-  assert not here.jobs  # a job of this executor may be expensive
-  here.workers = 2
-  dataclasses.replace(
-    evaluate, workers=executors.Workers('processes', workers=2)
-  ).prepare()
-  assert [job['requests'] for job in here.jobs] == [[], []]
-  assert here.jobs[0] != here.jobs[1]
+  wait = evaluate.prepare(REQUESTS[:1])
+  # Nothing but the child: a job of this executor may be expensive.
+  assert [job['requests'] for job in here.jobs] == [first]
   assert len(evaluate.store) == 0
+  wait()
+  assert len(evaluate.store) == 1
+  here, by_name = Here(), executors.Workers('processes', workers=2)
+  here.workers = 2
+  evaluate = dataclasses.replace(
+    evaluator(here), executor=here, workers=by_name
+  )
+  evaluate.prepare(REQUESTS[:1])()
+  assert [job['requests'] for job in here.jobs] == [[], [], first]
+  assert here.jobs[0] != here.jobs[1]
+  assert len(evaluate.store) == 1
+  in_process = dataclasses.replace(evaluate, executor=None)
+  in_process.prepare(REQUESTS)()
+  assert len(evaluate.store) == 1
+
+
+def test_calls_run_beside_each_other(evaluator):
+  """Their jobs are submitted before any record is waited for."""
+  here = Here()
+  evaluate = evaluator(here)
+  first, second = evaluate.start(REQUESTS[:2]), evaluate.start(REQUESTS[2:])
+  assert len(here.jobs) == 6
+  assert len(evaluate.store) == 0
+  assert [r.key.seed for r in second()] == [s for _, s in REQUESTS[2:]]
+  assert [r.key.seed for r in first()] == [s for _, s in REQUESTS[:2]]
+  assert len(evaluate.store) == 6
+
+
+def test_jobs_are_submitted_as_soon_as_their_children_are_known(evaluator):
+  """The key of a network of many symmetries takes a while."""
+  here = Here()
+  evaluate = evaluator(here)
+  known, find = [], evaluate._network_key
+
+  def key(network):
+    known.append(len(here.jobs))
+    return find(network)
+
+  object.__setattr__(evaluate, '_network_key', key)
+  networks = [(network, 0) for network in range(2)]
+  evaluate(networks)
+  assert known[:2] == [0, 1]
+  assert [job['requests'] for job in here.jobs] == [[[0, 0]], [[1, 0]]]
 
 
 def test_what_a_job_contains_depends_on_the_options_alone(evaluator):
