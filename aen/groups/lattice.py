@@ -46,6 +46,21 @@ def chosen(state: int, table: Sequence[T]) -> tuple[T, ...]:
   return tuple(entry for k, entry in enumerate(table) if state >> k & 1)
 
 
+def shortest_states(network_of: np.ndarray) -> np.ndarray:
+  """Returns each network's shortest state, the lowest of several, int32 [R].
+
+  Args:
+    network_of: The network of every state, int [2^K].
+
+  >>> shortest_states(np.array([0, 1, 2, 3, 4, 3, 5, 3])).tolist()
+  [0, 1, 2, 3, 4, 6]
+  """
+  lengths = np.bitwise_count(np.arange(network_of.size))
+  by_length = np.argsort(lengths, kind='stable')
+  _, first = np.unique(network_of[by_length], return_index=True)
+  return by_length[first].astype(np.int32)
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Lattice:
   """All networks of a table of symmetries.
@@ -201,13 +216,11 @@ def lattice(
     found = io_lib.from_disk(digest.hexdigest(), compute)
   network_of, found = found[:num_states], found[num_states:]
   implied_states, num_weights = np.split(found, [int(network_of.max()) + 1])
-  by_length = np.argsort(np.bitwise_count(np.arange(num_states)), kind='stable')
-  _, first = np.unique(network_of[by_length], return_index=True)
   return Lattice(
     symmetries=symmetries,
     grids=shapes,
     network_of=network_of,
-    shortest_states=by_length[first].astype(np.int32),
+    shortest_states=shortest_states(network_of),
     implied_states=implied_states,
     num_weights=num_weights.reshape(-1, len(layers)),
   )

@@ -25,6 +25,7 @@ import numpy as np
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.lattice import chosen
 from aen.groups.lattice import Lattice
+from aen.groups.lattice import shortest_states
 from aen.groups.orbits import permutation
 from aen.train.child import ChildInputs
 
@@ -54,10 +55,7 @@ class Table:
   @functools.cached_property
   def shortest_states(self) -> np.ndarray:
     """Each network's shortest state, the lowest of those. int32 [R]."""
-    lengths = np.bitwise_count(np.arange(self.network_of.size))
-    by_length = np.argsort(lengths, kind='stable')
-    _, first = np.unique(self.network_of[by_length], return_index=True)
-    return by_length[first].astype(np.int32)
+    return shortest_states(self.network_of)
 
   @functools.cached_property
   def implied_states(self) -> np.ndarray:
