@@ -271,9 +271,11 @@ def gcnn_table(rows: Iterable[Row]) -> str:
     row['recipe'] = row['recipe'] or 'published'
     row['paper'] = row['paper'] and f'{float(row["paper"]):.2f}'
     cells = (cell.format_map(row) for cell in _GCNN_COLUMNS.values())
-    ours = map(_mean_and_error, gcnn_accuracies(children))
-    lines.append([*cells, *ours])
-  ways = ('last epoch', 'best test epoch', 'best validation epoch')
+    trained = [child for child in children if not is_stuck(child)]
+    ours = map(_mean_and_error, gcnn_accuracies(trained or children))
+    stuck = f'{len(children) - len(trained)} of {len(children)}'
+    lines.append([*cells, *ours, stuck])
+  ways = ('last epoch', 'best test epoch', 'best validation epoch', 'stuck')
   return rows_lib.markdown([*_GCNN_COLUMNS, *ways], lines)
 
 
@@ -347,23 +349,27 @@ def gcnn_gains(rows: Iterable[Row]) -> str:
     pair = [networks.get(network, []) for network in GCNN_CONTROLS.values()]
     if min(map(len, pair)) < 2:
       continue
-    baseline, symmetric = (gcnn_accuracies(each).validated for each in pair)
-    found = stats.ttest_ind(symmetric, baseline, equal_var=False)
-    low, high = found.confidence_interval()
-    gain = np.mean(symmetric) - np.mean(baseline)
-    lines.append(
-      [
-        dataset,
-        recipe or 'published',
-        _mean_and_error(baseline),
-        _mean_and_error(symmetric),
-        f'{gain:+.2f} ({low:+.2f} … {high:+.2f})',
-      ]
-    )
+    cells = [dataset, recipe or 'published']
+    baseline, symmetric = map(gcnn_accuracies, pair)
+    cells += map(_mean_and_error, (baseline.validated, symmetric.validated))
+    for way in ('validated', 'last'):
+      both = getattr(symmetric, way), getattr(baseline, way)
+      found = stats.ttest_ind(*both, equal_var=False)
+      low, high = found.confidence_interval()
+      gain = np.mean(both[0]) - np.mean(both[1])
+      cells.append(f'{gain:+.2f} ({low:+.2f} … {high:+.2f})')
+    lines.append(cells)
   if not lines:
     return 'These networks have not been trained yet.'
   return rows_lib.markdown(
-    ['data', 'recipe', *GCNN_CONTROLS, 'gain of D4 (95 %)'], lines
+    [
+      'data',
+      'recipe',
+      *GCNN_CONTROLS,
+      'gain of D4 (95 %)',
+      'gain at the last epoch',
+    ],
+    lines,
   )
 
 

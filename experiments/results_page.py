@@ -305,10 +305,11 @@ class Files:
     """The paper's table of group CNNs."""
     rows = rows_lib.read(self.folder / 'gcnn/published_gcnn.csv')
     seconds = sum(float(row['seconds']) for row in rows)
+    of_paper = [row for row in rows if row['paper'] and not row['recipe']]
     commands = self.folder / 'gcnn/commands.txt'
     yield {
       'count': len(rows),
-      'done': sum(bool(row['paper']) and row['seed'] == '0' for row in rows),
+      'done': len(rows_lib.by(('dataset', *results.GCNN_NETWORK), of_paper)),
       'hours': f'{seconds / 3600:.1f}',
       'commands': commands.read_text('utf-8').strip(),
       'shortfall': results.gcnn_shortfall(rows),

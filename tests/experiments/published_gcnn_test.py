@@ -150,6 +150,10 @@ def test_epochs_are_chosen_in_three_ways():
   found = results.gcnn_accuracies(rows)
   assert found == ([60, 10], [70, 30], [60, 20])
   assert '| 35.00 ± 25.00 (2 seeds) |' in results.gcnn_table(rows)
+  rows.append(child('', '9 9 9', '1 2 3'))
+  table = results.gcnn_table(rows)
+  assert '| 35.00 ± 25.00 (2 seeds) |' in table
+  assert table.endswith('| 1 of 3 |')
 
 
 def test_gains_compare_networks_of_equal_start():
