@@ -146,13 +146,18 @@ def compare_search(
   ours = seconds - rival.seconds + orbits_seconds
   num_programs = len(set(map(space.program, range(num_networks))))
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+  rest = ''
+  if not _CPU_TIME.value:  # of training, records have the time on the clock
+    rest = (
+      f' all but training: {ours - training:.1f} s,'
+      f' {100 * (1 - training / ours):.1f} % of it;'
+    )
   print(
     f'{counts.steps} steps, {counts.states} states, {counts.networks} of'
     f' {num_networks} networks end to end: {ours:.1f} s; compiled programs:'
     f' {num_programs}; {rival.count}'
     f' baselines one after another: {rival.seconds:.1f} s; ratio'
-    f' {ours / rival.seconds:.2f}; all but training: {ours - training:.1f} s,'
-    f' {100 * (1 - training / ours):.1f} % of it; peak memory {peak:.2f} GiB'
+    f' {ours / rival.seconds:.2f};{rest} peak memory {peak:.2f} GiB'
   )
   if _TENSORBOARD.value:
     print(
