@@ -190,6 +190,24 @@ def test_cycles_through_several_blocks_against_scipy(kind, dtype, monkeypatch):
   np.testing.assert_array_equal(labels, components([permutation], size))
 
 
+@given(
+  st.integers(0, 2**32 - 1),
+  st.lists(st.integers(1, 5), min_size=1, max_size=80),
+  st.integers(1, 64),
+)
+@settings(max_examples=200)
+def test_short_cycles_in_any_blocks_against_scipy(seed, lengths, block):
+  """Permutations of order 1 to 60, made of cycles of one to five points."""
+  points = np.random.default_rng(seed).permutation(sum(lengths))
+  permutation = np.empty_like(points)
+  for cycle in np.split(points, np.cumsum(lengths)[:-1]):
+    permutation[cycle] = np.roll(cycle, 1)
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(orbits_lib, '_BLOCK', block)
+    labels = aen.orbits([permutation], points.size)
+  np.testing.assert_array_equal(labels, components([permutation], points.size))
+
+
 def test_a_long_path_needs_few_rounds_and_comes_out_right():
   num_points = 10_001  # swaps 0-1, 2-3, … and 1-2, 3-4, …: one orbit
   even = np.arange(num_points).reshape(-1)
