@@ -146,8 +146,9 @@ def load(name: str) -> dataset_lib.Dataset | None:
 
 def networks(kinds: Sequence[str], table: Sequence[Row]) -> list[Row]:
   """Returns the networks of a data set that the flag names, each once."""
+  of_paper = {tuple(row[name] for name in NETWORK): row for row in table}
   controls = [
-    dict(zip(NETWORK, network, strict=True))
+    of_paper.get(network, dict(zip(NETWORK, network, strict=True)))
     for network in results.GCNN_CONTROLS.values()
   ]
   known = {'table': table, 'controls': controls}
@@ -198,7 +199,7 @@ def measure(
       (record,) = evaluate([(space.network(names(row)), seed)])
       yield child | {
         'weights': str(record.num_weights),
-        'paper': row.get('test_accuracy', ''),
+        'paper': '' if child['recipe'] else row.get('test_accuracy', ''),
         'test_accuracy': percent(record.test_accuracy),
         'validation_accuracy': percent(record.validation_accuracy),
         # CPU time, which other work on the machine does not change
