@@ -611,7 +611,7 @@ def _retrain(
   again: dict[int, list[Record]] = {network: [] for network in finalists}
   total = len(finalists) * config.retrain_seeds
   first = config.final_seeds()[0]
-  # The jobs of a seed are submitted before those of the last have finished.
+  # Jobs of a seed are submitted before those of the previous one have finished.
   ahead = int(clock.out_of_time is None)
   started: list[Callable[[], list[Record]]] = []
 
