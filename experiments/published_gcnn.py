@@ -199,7 +199,7 @@ def measure(
       (record,) = evaluate([(space.network(names(row)), seed)])
       yield child | {
         'weights': str(record.num_weights),
-        'paper': '' if child['recipe'] else row.get('test_accuracy', ''),
+        'paper': row.get('test_accuracy', ''),
         'test_accuracy': percent(record.test_accuracy),
         'validation_accuracy': percent(record.validation_accuracy),
         # CPU time, which other work on the machine does not change
