@@ -299,8 +299,9 @@ def verify(work: Reproduction, count: int) -> int:
     task = Task(known['dataset'], names, [int(known['seed'])])
     (again,) = retraining.train(task, store_lib.Results(), work.places)
     before, now = (
-      f'{row["published"]} by the paper protocol, {row["honest"]} by the'
-      f' validation protocol, {row["validation"]} in validation,'
+      f'{row["published"]} by the paper protocol,'
+      f' {row["validation_protocol"]} by the validation protocol,'
+      f' {row["validation"]} in validation,'
       f' {row["weights"]} weights'
       for row in (known, again)
     )

@@ -73,7 +73,7 @@ def networks(rows: Iterable[Row]) -> list[Network]:
       len(found),
       *(
         estimate([float(row[column]) for row in found])
-        for column in ('published', 'honest', 'validation')
+        for column in ('published', 'validation_protocol', 'validation')
       ),
     )
     for (dataset, role), found in gathered.items()

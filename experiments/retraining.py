@@ -101,7 +101,7 @@ def row(
     'seed': record.key.seed,
     'weights': record.num_weights,
     'published': score.paper_protocol(record),
-    'honest': score.validation_protocol(record, criterion),
+    'validation_protocol': score.validation_protocol(record, criterion),
     'validation': record.validation_accuracy[best],
     'seconds': record.seconds,
   }

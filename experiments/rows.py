@@ -1,8 +1,7 @@
 """Rows of all result files: CSV on disk, Markdown on pages.
 
 A row is text by column, as in the file, so that a file that is read and written
-again keeps its bytes. Two columns have names that are older than our words:
-`published` is the accuracy by the paper protocol, `honest` by the validation
+again keeps its bytes. The column `published` is the accuracy by the paper
 protocol.
 """
 

@@ -175,12 +175,12 @@ class Evaluator(jobs_lib.Trainer):
   ) -> Iterator[list[Record]]:
     """Trains children; yields the records of some as soon as there are any."""
     each = jobs_lib.batch_size(self)
-    by_program: dict[nn.Module, list[Request]] = {}
     if self.executor is not None:
       size = max(each, self.workers.children_per_job or 0)
       batches = self._batches(requests, size)
       yield from self._run_jobs(self.executor, batches, recipe)
       return
+    by_program: dict[nn.Module, list[Request]] = {}
     for request in requests:
       by_program.setdefault(self.program(request[0]), []).append(request)
     for same in by_program.values():

@@ -34,7 +34,7 @@ def children(rng, dataset, role, symmetries, accuracy, seeds=3):
       'seed': seed,
       'weights': 1000,
       'published': accuracy + 0.004 * (seed - 1),
-      'honest': accuracy - 0.012,
+      'validation_protocol': accuracy - 0.012,
       'validation': accuracy + 0.001 * rng.standard_normal(),
       'seconds': 5.0,
     }

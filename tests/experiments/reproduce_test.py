@@ -144,9 +144,9 @@ def test_results_count_as_known(launcher, small, capsys, monkeypatch):
   baseline = [row for row in halves if row['role'].startswith('plain, ')]
   assert len(baseline) == len(halves) / 2 == 2
   # The same child, and halves of 10 images whose mean is all 20.
-  assert len({row['honest'] for row in baseline}) == 1
+  assert len({row['validation_protocol'] for row in baseline}) == 1
   mean = np.mean([float(row['published']) for row in baseline])
-  assert mean == pytest.approx(float(baseline[0]['honest']))
+  assert mean == pytest.approx(float(baseline[0]['validation_protocol']))
   capsys.readouterr()
   with flagsaver.flagsaver(verify=2), pytest.raises(SystemExit) as stop:
     launcher.main([])

@@ -9,7 +9,7 @@ from experiments import results
 from experiments import rows as rows_lib
 
 
-def rows(dataset, role, symmetries, published, honest, validation):
+def rows(dataset, role, symmetries, published, validated, validation):
   return [
     {
       'role': role,
@@ -18,12 +18,12 @@ def rows(dataset, role, symmetries, published, honest, validation):
       'seed': str(seed),
       'weights': '7',
       'published': str(accuracies[0]),
-      'honest': str(accuracies[1]),
+      'validation_protocol': str(accuracies[1]),
       'validation': str(accuracies[2]),
       'seconds': '1.5',
     }
     for seed, accuracies in enumerate(
-      zip(published, honest, validation, strict=True)
+      zip(published, validated, validation, strict=True)
     )
   ]
 

@@ -13,10 +13,10 @@ from tests.train import score_test
 
 
 @pytest.mark.parametrize(
-  ('criterion', 'honest', 'validation'),
+  ('criterion', 'validated', 'validation'),
   [('accuracy', '0.4', '0.75'), ('likelihood', '0.5', '0.625')],
 )
-def test_a_row_has_both_protocols(criterion, honest, validation):
+def test_a_row_has_both_protocols(criterion, validated, validation):
   names = ('rotation', 'vertical_flip')
   row = retraining.row(score_test.RECORD, 'best', 'digits', names, criterion)
   assert row == {
@@ -26,7 +26,7 @@ def test_a_row_has_both_protocols(criterion, honest, validation):
     'seed': '3',
     'weights': '9',
     'published': '0.9',
-    'honest': honest,
+    'validation_protocol': validated,
     'validation': validation,
     'seconds': '1.5',
   }
@@ -77,7 +77,7 @@ def test_a_table_is_trained_once(monkeypatch):
     assert row['dataset'] == 'g_digits/aug2'
     for column, total in (
       ('published', 20),
-      ('honest', 297),
+      ('validation_protocol', 297),
       ('validation', 20),
     ):
       share = float(row[column])
