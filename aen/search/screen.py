@@ -290,9 +290,11 @@ class Screening:
         if image.ndim > 3 or (image.ndim == 3 and image.shape[-1] != 3):
           image = image[image.shape[0] // 2]  # a slice of a volume
         gap = np.ones((len(image), 1 + image.shape[1] // 20, *image.shape[2:]))
-        shown += [gap, image]
-      row = np.concatenate(shown[1:], axis=1)
+        shown += [image, gap]
+      row = np.concatenate(shown[:-1], axis=1)
+      edges = np.cumsum([part.shape[1] for part in shown[:-2]]) - 0.5
       ax.imshow(row, cmap='gray', vmin=0, vmax=1, aspect='auto')
+      ax.vlines(edges, -0.5, len(row) - 0.5, colour, linewidth=1.2)
       ax.set(xticks=[], yticks=[])
       ax.spines[:].set(color=colour, linewidth=1.2)
       ax.annotate(
