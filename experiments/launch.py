@@ -1,6 +1,7 @@
 """How every launcher starts: user errors become one line, not a traceback."""
 
 from collections.abc import Callable
+import gc
 import logging
 import os
 import sys
@@ -32,6 +33,7 @@ def run(main: Callable[[list[str]], None]) -> None:
     jax.config.update('jax_numpy_rank_promotion', 'raise')
     use_all_cores()
     executors.keep_compilations()
+    gc.freeze()  # what was imported stays: not looked through again
     try:
       main(argv)
     except (ValueError, OSError, ImportError) as error:

@@ -26,6 +26,7 @@ from jax.sharding import PartitionSpec
 import numpy as np
 import optax
 
+from aen.nn.kernels import StaticArray
 from aen.train import augment as augment_lib
 from aen.train import recipe as recipe_lib
 from aen.train.store import Record
@@ -111,7 +112,9 @@ def train_child(
   _check(data, recipe)
   rate = recipe.learning_rate if learning_rate is None else learning_rate
   images = data.train.images[:_MAX_INITIAL]
-  params = _init(_split(key).init, collections, images, config.model, recipe)
+  params = _init(
+    _split(key).init, collections, images, config.model, recipe.initializer
+  )
   best = _Best(params) if config.return_params else None
 
   def epoch(carry: Any, number: jax.Array) -> tuple[Any, Record]:
@@ -196,14 +199,14 @@ def _init(
   collections: Mapping[str, Any],
   images: jax.Array,
   model: nn.Module,
-  recipe: recipe_lib.Recipe,
+  initializer: str,
 ) -> Any:
-  """Initialises the parameters, at the scale of the recipe's initializer."""
+  """Initialises the parameters, at the scale of a recipe's initializer."""
   _, variables = model.apply(
     collections, images[:1], rngs={'params': key}, mutable=['params']
   )
   params: Any = variables['params']
-  how = recipe_lib.INITIALIZERS[recipe.initializer]
+  how = recipe_lib.INITIALIZERS[initializer]
   if how.adjust is not None:
     shared = {
       name: layer
@@ -530,7 +533,8 @@ def _by_epoch(
   everywhere = jax.sharding.NamedSharding(mesh, PartitionSpec())
   data = jax.device_put(data, None if mesh.size == 1 else everywhere)
   images = data.train.images[:_MAX_INITIAL]
-  params = _starts(keys, collections, images, config)
+  draws_from = StaticArray(np.asarray(jax.random.key_data(keys)))
+  params = _starts(draws_from, collections, images, config)
   best = None
   if config.return_params:
     best = _Best(params, np.full(len(keys), _Best(None).score))
@@ -538,7 +542,9 @@ def _by_epoch(
   program = ChildConfig(config.model, dataclasses.replace(recipe, epochs=1))
   curves = []
   for number in range(recipe.epochs):
-    plans = _plans(keys, number, rates, num_images, recipe)
+    plans = _plans(
+      draws_from, StaticArray(np.asarray(rates)), number, num_images, recipe
+    )
     children, measured = _train(
       (children, plans, collections, augmentations),
       data,
@@ -563,27 +569,27 @@ _begin_each = jax.jit(jax.vmap(_begin, (0, None)), static_argnums=1)
 
 
 def _starts(
-  keys: jax.Array,
+  keys: StaticArray,
   collections: Mapping[str, Any],
   images: jax.Array,
   config: ChildConfig,
 ) -> Any:
   """Returns the initial parameters of children, stacked."""
-  model, how = config.model, recipe_lib.INITIALIZERS[config.recipe.initializer]
+  model, initializer = config.model, config.recipe.initializer
+  how = recipe_lib.INITIALIZERS[initializer]
   if (
     getattr(model, 'max_weights', None) is None
     or how.adjust is not None
     or how.normalised
   ):
-    return _inits(keys, collections, images, model, config.recipe)
+    return _inits(_keys(keys), collections, images, model, initializer)
   # Children of all structures begin with the kernels of one plain network, so
   # the draw is compiled once.
-  baseline = model.baseline()
-  drawn = _inits(keys, {}, images[:1], baseline, config.recipe)
+  drawn = _plain_start(keys, images.shape[1:], model.baseline(), initializer)
   each = [
     model.starting_as(*jax.tree.map(lambda leaf, i=i: leaf[i], pair))
-    for pair in [jax.device_get((drawn, collections['sharing']))]
-    for i in range(len(keys))
+    for pair in [(drawn, jax.device_get(collections['sharing']))]
+    for i in range(len(keys.labels))
   ]
   return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
 
@@ -594,16 +600,47 @@ def _inits(
   collections: Mapping[str, Any],
   images: jax.Array,
   model: nn.Module,
-  recipe: recipe_lib.Recipe,
+  initializer: str,
 ) -> Any:
-  return lax.map(
-    lambda child: _init(_split(child[0]).init, child[1], images, model, recipe),
-    (keys, collections),
-  )
+  def init(child: tuple[jax.Array, Any]) -> Any:
+    key, own = child
+    return _init(_split(key).init, own, images, model, initializer)
+
+  return lax.map(init, (keys, collections))
+
+
+# Children of one seed draw the same numbers, whatever their symmetries, so what
+# the latest seeds drew is kept.
+@functools.lru_cache(maxsize=4)
+def _plain_start(
+  keys: StaticArray,
+  image_shape: tuple[int, ...],
+  baseline: nn.Module,
+  initializer: str,
+) -> Any:
+  """Returns the initial parameters of plain networks, NumPy arrays."""
+  image = np.zeros((1, *image_shape), np.float32)
+  return jax.device_get(_inits(_keys(keys), {}, image, baseline, initializer))
+
+
+@functools.lru_cache(maxsize=64)
+def _plans(
+  keys: StaticArray,
+  rates: StaticArray,
+  epoch: int,
+  num_images: int,
+  recipe: recipe_lib.Recipe,
+) -> _Plan:
+  """Returns the plans of an epoch, stacked."""
+  return _draw_plans(_keys(keys), epoch, rates.labels, num_images, recipe)
+
+
+def _keys(data: StaticArray) -> jax.Array:
+  return jax.random.wrap_key_data(jnp.asarray(data.labels))
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))
-def _plans(
+def _draw_plans(
   keys: jax.Array,
   epoch: jax.Array,
   rates: jax.Array,

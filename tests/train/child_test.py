@@ -300,7 +300,6 @@ def test_orders_are_fresh_unless_asked_otherwise():
 
 def test_the_published_initialiser_spreads_by_the_number_of_orbits():
   table = mlp_space.mlp_space((8, 8), 10)
-  recipe = recipe_lib.Recipe(initializer='published')
   kernel_init = recipe_lib.INITIALIZERS['published'].kernel_init
   for network in (0, table.lattice.network(('rotation', 'horizontal_flip'))):
     params = child_lib._init(
@@ -308,7 +307,7 @@ def test_the_published_initialiser_spreads_by_the_number_of_orbits():
       table.inputs(network).collections,
       jnp.zeros((1, 8, 8)),
       table.program(network).clone(kernel_init=kernel_init),
-      recipe,
+      'published',
     )
     for layer, count in zip(
       ('hidden_0', 'hidden_1'), table.lattice.num_weights[network], strict=True
@@ -336,7 +335,7 @@ def initial_cnn(names, initializer, images, key, width=1.0, **options):
     convert.sharing_variables(model),
     jnp.asarray(images),
     model,
-    recipe_lib.Recipe(initializer=initializer),
+    initializer,
   )
   return model, params
 
