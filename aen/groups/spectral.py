@@ -45,7 +45,7 @@ _MAX_SUBSETS = 128
 # Candidates for generators of A that are tried, and subgroups kept at each step
 # of the search for A.
 _MAX_CANDIDATES = 64
-_BEAM = 3
+_BEAM = 10
 # The time of a training step on one core, in nanoseconds per operation of
 # `step_operations`; fitted by experiments/cost_model.py.
 NANOSECONDS: Mapping[str, float] = types.MappingProxyType(
