@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 import textwrap
-from typing import Any
 
-from matplotlib import axes
 from matplotlib import figure
-from matplotlib import image as image_lib
+from matplotlib import patches
 import numpy as np
 
 from aen.groups import symmetries as symmetries_lib
@@ -42,19 +40,60 @@ def sample_images(
   classes = np.unique(labels)[:MAX_CLASSES]
   if not classes.size:
     raise ValueError('sample images need images, got none')
-  height = _SIDE * _height(images[0], grid_axes)
-  width = _SIDE * max(_MIN_COLUMNS, classes.size)
-  drawn = style.sheet(width + 0.3, height * per_class + 0.25)
-  grid = drawn.subplots(per_class, classes.size, squeeze=False)
-  for column, label in zip(grid.T, classes, strict=True):
-    chosen = images[np.flatnonzero(labels == label)[:per_class]]
-    for ax in column[len(chosen) :]:
-      ax.set_axis_off()
-    for ax, image in zip(column, _scaled(chosen, images), strict=False):
-      _draw(ax, as_picture(image, grid_axes), grid_axes)
-    name = textwrap.shorten(class_names[label], 3 * _TITLE_LINE)
-    name = style.literal(textwrap.fill(name, _TITLE_LINE))
-    column[0].set_title(name, fontsize=style.MEDIUM)
+  columns = [
+    _scaled(images[np.flatnonzero(labels == label)[:per_class]], images)
+    for label in classes
+  ]
+  names = [
+    textwrap.fill(
+      textwrap.shorten(class_names[label], 3 * _TITLE_LINE), _TITLE_LINE
+    )
+    for label in classes
+  ]
+  return _gallery(columns, names, grid_axes, _SIDE)
+
+
+def _gallery(
+  columns: Sequence[np.ndarray],
+  titles: Sequence[str],
+  grid_axes: int,
+  side: float,
+) -> figure.Figure:
+  """Draws columns of examples, each image in a thin frame `side` inches wide.
+
+  In one `Axes`: matplotlib takes most of its time for creating many.
+  """
+  across, down = len(columns), max(map(len, columns))
+  height = _height(columns[0][0], grid_axes)
+  gap = 0.1  # relative to the width of an image
+  drawn = style.sheet(
+    side * max(_MIN_COLUMNS, across) + 0.3, side * (height + gap) * down + 0.3
+  )
+  ax = drawn.subplots()
+  for x, column in enumerate((1 + gap) * np.arange(across)):
+    left = float(column)
+    ax.text(
+      left + 0.5,
+      -gap,
+      style.literal(titles[x]),
+      fontsize=style.MEDIUM,
+      horizontalalignment='center',
+    )
+    for y, image in enumerate(columns[x]):
+      top = y * (height + gap)
+      ax.imshow(
+        as_picture(image, grid_axes),
+        cmap='gray',
+        vmin=0,
+        vmax=1,
+        extent=(left, left + 1, top + height, top),
+      )
+      frame = patches.Rectangle((left, top), 1, height, fill=False)
+      frame.set(edgecolor=style.GREY, linewidth=0.5)
+      ax.add_patch(frame)
+  ax.set(xlim=(0, across + gap * (across - 1)), aspect='equal')
+  ax.set_ylim(down * (height + gap) - gap, 0)
+  ax.set_axis_off()
   return drawn
 
 
@@ -86,21 +125,6 @@ def _height(image: np.ndarray, grid_axes: int) -> float:
   return max(0.25, rows / columns)
 
 
-def _draw(
-  ax: axes.Axes,
-  picture: np.ndarray,
-  grid_axes: int,
-  cmap: str = 'gray',
-  low: float = 0,
-  high: float = 1,
-) -> image_lib.AxesImage:
-  """Draws a picture in a thin frame, without ticks."""
-  aspect: Any = 'equal' if grid_axes > 1 else 'auto'
-  ax.set(xticks=[], yticks=[])
-  ax.spines[:].set(visible=True, color=style.GREY, linewidth=0.5)
-  return ax.imshow(picture, cmap=cmap, vmin=low, vmax=high, aspect=aspect)
-
-
 def transformed_images(
   images: np.ndarray,
   symmetries: symmetries_lib.SymmetryLike,
@@ -114,23 +138,16 @@ def transformed_images(
     grid: The grid.
   """
   chosen = symmetries_lib.as_symmetries(symmetries)[:_MAX_SYMMETRIES]
-  rest, side = images.shape[1 + len(grid) :], 1.5 * _SIDE
-  drawn = style.sheet(
-    side * max(4, 1 + len(chosen)) + 0.3,
-    side * _height(images[0], len(grid)) * len(images) + 0.45,
-  )
-  table = drawn.subplots(len(images), 1 + len(chosen), squeeze=False)
-  for row, image in zip(table, _scaled(images, images), strict=True):
-    flat = image.reshape(-1, *rest)
-    copies = [flat[permutation(symmetry, grid)] for symmetry in chosen]
-    for ax, copy in zip(row, (flat, *copies), strict=True):
-      copy = copy.reshape(image.shape)
-      _draw(ax, as_picture(copy, len(grid)), len(grid))
+  scaled = _scaled(images, images)
+  flat = scaled.reshape(len(images), -1, *images.shape[1 + len(grid) :])
+  copies = [flat[:, permutation(symmetry, grid)] for symmetry in chosen]
   names = ('an example', *(symmetry.name for symmetry in chosen))
-  for ax, name in zip(table[0], names, strict=True):
-    words = textwrap.fill(name.replace('_', ' '), 16)
-    ax.set_title(style.literal(words), fontsize=style.MEDIUM)
-  return drawn
+  return _gallery(
+    [scaled, *(copy.reshape(scaled.shape) for copy in copies)],
+    [textwrap.fill(name.replace('_', ' '), 16) for name in names],
+    len(grid),
+    1.5 * _SIDE,
+  )
 
 
 def kernel_images(
@@ -159,7 +176,15 @@ def kernel_images(
   for ax in places[len(pictures) :]:
     ax.set_visible(False)
   for ax, picture, j in zip(places, pictures, outputs, strict=False):
-    shown = _draw(ax, picture, len(grid), style.DIVERGING, -limit, limit)
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set(visible=True, color=style.GREY, linewidth=0.5)
+    shown = ax.imshow(
+      picture,
+      cmap=style.DIVERGING,
+      vmin=-limit,
+      vmax=limit,
+      aspect='equal' if len(grid) > 1 else 'auto',
+    )
     place = ', '.join(map(str, np.unravel_index(j, as_shape(out_shape))))
     ax.set_title(f'output ({place})', fontsize=style.MEDIUM)
   drawn.supxlabel('input column', fontsize=style.MEDIUM)
