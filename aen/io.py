@@ -11,6 +11,7 @@ import hashlib
 import importlib.metadata
 import io
 import json
+import operator
 import os
 import pathlib
 import socket
@@ -117,17 +118,14 @@ def read_json(path: PathLike) -> dict[str, Any]:
   if not isinstance(content, dict):
     raise ValueError('it holds no JSON object')
   expected = content.pop(_CHECKSUM, None)
-  if expected is None and any(map(_is_nearly_checksum, content)):
-    raise ValueError('the name of its checksum is damaged')
+  for name in content if expected is None else ():
+    # A flipped bit may be in the name of the checksum.
+    same_length = len(name) == len(_CHECKSUM)
+    if same_length and sum(map(operator.ne, name, _CHECKSUM)) == 1:
+      raise ValueError('the name of its checksum is damaged')
   if expected is not None and expected != _digest(content):
     raise ValueError('its checksum does not match')
   return content
-
-
-def _is_nearly_checksum(name: str) -> bool:
-  """Whether a flipped bit made this of the name of the checksum."""
-  pairs = zip(name, _CHECKSUM, strict=False)
-  return len(name) == len(_CHECKSUM) and sum(a != b for a, b in pairs) == 1
 
 
 def _digest(content: Mapping[str, Any]) -> str:
@@ -179,18 +177,10 @@ def _say(line: str) -> None:
   print(line, file=sys.stderr, flush=True)
 
 
-_PACKAGES = ('aen', 'jax', 'jaxlib', 'flax', 'optax', 'numpy')
-
-
 def open_run(run_dir: PathLike, config: Mapping[str, Any]) -> pathlib.Path:
   """Creates a run directory, or checks that it has this configuration.
 
-  Args:
-    run_dir: The directory; config.json in it keeps the configuration.
-    config: Everything that determines the results, ready for JSON.
-
-  Returns:
-    The directory.
+  Its config.json keeps everything that determines the results.
 
   Raises:
     ValueError: The directory holds a run of another configuration.
@@ -254,34 +244,25 @@ def _environment() -> dict[str, Any]:
   import jax  # heavy, and the first rooms are NumPy only
 
   versions = {}
-  for name in _PACKAGES:
+  for name in ('aen', 'jax', 'jaxlib', 'flax', 'optax', 'numpy'):
     try:
       versions[name] = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:  # run from a clone
       module = sys.modules.get(name)
       versions[name] = getattr(module, '__version__', 'not installed')
+  revision, root = 'unknown', pathlib.Path(__file__).resolve().parents[1]
+  if (root / '.git').exists():
+    describe = ['git', '-C', str(root), 'describe', '--always', '--dirty']
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+      found = subprocess.run(
+        describe, capture_output=True, check=True, timeout=10
+      )
+      revision = found.stdout.decode().strip()
   return {
     'versions': versions,
-    'revision': _revision(),
+    'revision': revision,
     'device': f'{len(jax.devices())} × {jax.devices()[0].device_kind}',
   }
-
-
-def _revision() -> str:
-  """Returns the Git revision of the source tree, if there is one."""
-  here = pathlib.Path(__file__).resolve().parent
-  if not (here.parent / '.git').exists():
-    return 'unknown'
-  try:
-    return subprocess.run(
-      ['git', '-C', str(here), 'describe', '--always', '--dirty'],
-      capture_output=True,
-      text=True,
-      check=True,
-      timeout=10,
-    ).stdout.strip()
-  except (OSError, subprocess.SubprocessError):
-    return 'unknown'
 
 
 def array(value: Any, name: str) -> np.ndarray:
