@@ -76,23 +76,17 @@ def _parser() -> argparse.ArgumentParser:
 def _discover(arguments: argparse.Namespace, run_dir: pathlib.Path) -> None:
   report = _module('report')
   search_lib = _module('search.search')
+  options = vars(arguments)  # the other flags are arguments of `discover`
   images, labels, data = load_lib.read_examples(
-    arguments.data, arguments.target
+    options.pop('data'), options.pop('target')
   )
-  options = vars(arguments)
   for name in ('grid_axes', 'task', 'downscale', 'seed'):
-    data[name] = options[name]
-  result = search_lib.discover(
-    images,
-    labels,
-    **data,
-    symmetries=_symmetries(arguments.symmetries),
-    network=arguments.network,
-    strategy=arguments.strategy,
-    run_dir=run_dir,
-    max_networks=arguments.max_networks,
-    max_minutes=arguments.max_minutes,
-  )
+    data[name] = options.pop(name)
+  options |= {
+    'symmetries': _symmetries(arguments.symmetries),
+    'run_dir': run_dir,
+  }
+  result = search_lib.discover(images, labels, **data, **options)
   examples = search_lib.examples(images, labels, **data)
   page = report.write(result, examples, run_dir)
   print(f'{result.verdict}\nreport: {page}')
