@@ -29,7 +29,7 @@ class Sizes:
   train: int | None = None
   validation: int | None = None  # None: a sixth, or what `train` leaves
   test: int | None = None
-  paper: str = dataclasses.field(default='', compare=False)  # for messages
+  hint: str = dataclasses.field(default='', compare=False)  # of error messages
 
   def checked(self, split: str, default: int, total: int) -> int:
     """Returns a size, which a part of `total` images must allow."""
@@ -43,33 +43,29 @@ class Sizes:
       )
     return int(size)
 
-  @property
-  def hint(self) -> str:
-    """What to do if there are too few images for a size of the paper."""
-    if not self.paper:
-      return ''
-    return (
-      f' (numbers not given come from size={self.paper!r}; give num_train,'
-      ' num_validation or num_test to override it)'
-    )
-
 
 # The paper's experiments: children of the MLP search, networks trained again,
 # and children of the G-CNN search. Scores that steer a search come from
 # validation images here, never from the test set.
 PAPER_SIZES: Mapping[str, Sizes] = {
-  'search': Sizes(train=4000, validation=1000, paper='search'),
-  'retrain': Sizes(train=10000, test=1000, paper='retrain'),
-  'gcnn': Sizes(train=6000, validation=1000, paper='gcnn'),
+  'search': Sizes(train=4000, validation=1000),
+  'retrain': Sizes(train=10000, test=1000),
+  'gcnn': Sizes(train=6000, validation=1000),
 }
 
 
 def paper_sizes(name: str | None, **given: int | None) -> Sizes:
   """Returns sizes of the paper, if one is named; numbers given override it."""
-  if name and name not in PAPER_SIZES:
+  changes: Any = {key: n for key, n in given.items() if n is not None}
+  if not name:
+    return Sizes(**changes)
+  if name not in PAPER_SIZES:
     raise io_lib.unknown('size', name, PAPER_SIZES)
-  overrides: Any = {key: n for key, n in given.items() if n is not None}
-  return dataclasses.replace(PAPER_SIZES.get(name or '', Sizes()), **overrides)
+  changes['hint'] = (
+    f' (numbers not given come from size={name!r}; give num_train,'
+    ' num_validation or num_test to override it)'
+  )
+  return dataclasses.replace(PAPER_SIZES[name], **changes)
 
 
 def choose_train(
@@ -118,13 +114,11 @@ def choose_test(
   return np.sort(order[:num_test])
 
 
-def near_copies(
-  images: np.ndarray, labels: np.ndarray, correlation: float = 0.9
-) -> np.ndarray:
+def near_copies(images: np.ndarray, labels: np.ndarray) -> np.ndarray:
   """Returns groups of images of one class that are nearly the same. int [N].
 
   Two images are in one group if a chain of images connects them, each
-  correlated with the next by more than `correlation`, over pixels.
+  correlated with the next by more than 0.9, over pixels.
   """
   from scipy import sparse  # slow to import
 
@@ -136,22 +130,20 @@ def near_copies(
     sums, count = pixels.sum(1), pixels.shape[1]
     covariances = count * (pixels @ pixels.T) - np.outer(sums, sums)
     deviations = np.sqrt(np.diagonal(covariances))
-    near = covariances > correlation * np.outer(deviations, deviations)
+    near = covariances > 0.9 * np.outer(deviations, deviations)
     np.fill_diagonal(near, True)  # also of constant images
     _, found = sparse.csgraph.connected_components(near, directed=False)
     groups[rows] = groups.max() + 1 + found
   return groups
 
 
-def hold_out_groups(
-  labels: np.ndarray, groups: np.ndarray, share: int = SHARE
-) -> np.ndarray:
+def hold_out_groups(labels: np.ndarray, groups: np.ndarray) -> np.ndarray:
   """Returns which images are for testing: whole groups, stratified. bool [N].
 
-  Of each class, one group in `share`; fixed, as in `hold_out`.
+  Of each class, one group in `SHARE`; fixed, as in `hold_out`.
   """
   _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
-  _, test = hold_out(labels[first], len(first) // share)
+  _, test = hold_out(labels[first], len(first) // SHARE)
   return np.isin(inverse, test)
 
 
