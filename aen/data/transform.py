@@ -16,9 +16,7 @@ image.
 Legend: N images, H x H pixels, P = H * H of them, 12 bits.
 """
 
-from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Sequence
 import dataclasses
 import functools
 
@@ -141,8 +139,7 @@ def transform(images: np.ndarray, record: Transformations) -> np.ndarray:
   _check(images, record)
   if record.config.rotates_by_angle:
     images = rotate(images, record.angles)
-  powers = _powers(record.config, images.shape[1])
-  return _permute(images, record, powers, range(NUM_BITS))
+  return _permute(images, record)
 
 
 def invert(
@@ -160,9 +157,7 @@ def invert(
       ' pixels; pass keep_rotation=True to undo everything else, or use'
       f" '{record.config.name}_group', whose transformations are exact"
     )
-  powers = _powers(record.config, images.shape[1])
-  inverses = [np.argsort(permutations, axis=1) for permutations in powers]
-  return _permute(images, record, inverses, reversed(range(NUM_BITS)))
+  return _permute(images, record, inverse=True)
 
 
 def _check(images: np.ndarray, record: Transformations) -> None:
@@ -185,19 +180,19 @@ def _check(images: np.ndarray, record: Transformations) -> None:
 
 
 def _permute(
-  images: np.ndarray,
-  record: Transformations,
-  powers: Sequence[np.ndarray],
-  bits: Iterable[int],
+  images: np.ndarray, record: Transformations, inverse: bool = False
 ) -> np.ndarray:
   """Permutes pixels; images that share a power of a bit go together."""
-  num_points = images.shape[1] * images.shape[2]
-  flat = images.reshape(len(images), num_points).copy()  # [N, P]
-  for bit in bits:
-    for power in range(1, len(powers[bit])):
+  side = images.shape[1]
+  flat = images.reshape(len(images), side * side).copy()  # [N, P]
+  powers = list(enumerate(_powers(record.config, side)))
+  for bit, permutations in reversed(powers) if inverse else powers:
+    for power in range(1, len(permutations)):
       rows = np.flatnonzero(record.powers[:, bit] == power)
+      points = permutations[power]
       if rows.size:
-        flat[rows] = np.take(flat[rows], powers[bit][power], axis=1)
+        points = np.argsort(points) if inverse else points
+        flat[rows] = np.take(flat[rows], points, axis=1)
   return flat.reshape(images.shape)
 
 
