@@ -1,7 +1,5 @@
 """The paper's sample figures: originals beside their transformed copies."""
 
-from collections.abc import Mapping
-from collections.abc import Sequence
 import dataclasses
 import pathlib
 
@@ -24,6 +22,8 @@ def draw_samples(
   draws them. Of the config in the name only the flavour matters, published or
   `_group`, which follows the name of the files.
   """
+  from matplotlib import figure  # optional, slow to import
+
   source, config = catalogue.find(name)
   if config is None:
     raise ValueError(
@@ -59,32 +59,18 @@ def draw_samples(
     ('singles', singles, 'each symmetry, applied once'),
     ('combinations', combinations, 'combinations, as drawn'),
   ):
-    path = pathlib.Path(figures_dir) / f'{base}_{kind}.png'
-    _draw(columns, shown, path, title=f'{base} ({flavour}): {caption}')
-    paths.append(path)
+    size = (1.05 * len(columns) + 0.8, 1.05 * len(rows) + 0.9)
+    sheet = figure.Figure(figsize=size, dpi=150, layout='constrained')
+    sheet.suptitle(f'{base} ({flavour}): {caption}', fontsize=11)
+    grid = sheet.subplots(len(rows), len(columns), squeeze=False)
+    for axes, label in zip(grid[:, 0], shown, strict=True):
+      axes.set_ylabel(label, fontsize=9, rotation=0, ha='right')
+    for column, (heading, copies) in zip(grid.T, columns.items(), strict=True):
+      column[0].set_title(heading.capitalize().replace(' ', '\n'), fontsize=8)
+      for axes, image in zip(column, copies, strict=True):
+        axes.imshow(image, cmap='gray', vmin=0, vmax=255)
+        axes.set(xticks=[], yticks=[])
+    paths.append(pathlib.Path(figures_dir) / f'{base}_{kind}.png')
+    with io_lib.written_whole(paths[-1]) as f:
+      sheet.savefig(f, format='png')
   return paths
-
-
-def _draw(
-  columns: Mapping[str, np.ndarray],
-  labels: Sequence[str],
-  path: pathlib.Path,
-  *,
-  title: str,
-) -> None:
-  """Draws one column per heading, one row per label."""
-  from matplotlib import figure  # optional, slow to import
-
-  size = (1.05 * len(columns) + 0.8, 1.05 * len(labels) + 0.9)
-  sheet = figure.Figure(figsize=size, dpi=150, layout='constrained')
-  sheet.suptitle(title, fontsize=11)
-  grid = sheet.subplots(len(labels), len(columns), squeeze=False)
-  for axes, label in zip(grid[:, 0], labels, strict=True):
-    axes.set_ylabel(label, fontsize=9, rotation=0, ha='right')
-  for column, (heading, images) in zip(grid.T, columns.items(), strict=True):
-    column[0].set_title(heading.capitalize().replace(' ', '\n'), fontsize=8)
-    for axes, image in zip(column, images, strict=True):
-      axes.imshow(image, cmap='gray', vmin=0, vmax=255)
-      axes.set(xticks=[], yticks=[])
-  with io_lib.written_whole(path) as f:
-    sheet.savefig(f, format='png')
