@@ -18,10 +18,12 @@ import urllib.request
 
 import numpy as np
 
-from aen.data import catalogue
-from aen.data import dataset as dataset_lib
 from aen.data import readers
-from aen.data import transform
+from aen.data.catalogue import File
+from aen.data.catalogue import Source
+from aen.data.dataset import Parts
+from aen.data.transform import Config
+from aen.data.transform import Transformations
 from aen.io import PathLike
 
 RAW_DIR_VARIABLE = 'AEN_RAW_DIR'
@@ -73,9 +75,7 @@ def tfds() -> types.ModuleType:
   return tensorflow_datasets
 
 
-def find(
-  source: catalogue.Source, config: transform.Config | None, places: Places
-) -> dataset_lib.Parts:
+def find(source: Source, config: Config | None, places: Places) -> Parts:
   """Returns a data set from the first place that has it.
 
   Raw files come first, then what TFDS has prepared (preferably with the
@@ -89,14 +89,13 @@ def find(
       return prepared
     partial = _partial_path(source, places)
     if partial and places.partial:
-      return readers.read(source, [partial], partial=True)
+      arrays = readers.READERS[source.partial_format](source, [partial])
+      return readers.as_parts(source, arrays, where=str(partial), partial=True)
     paths = _download(source, places)
   return readers.read(source, paths)
 
 
-def _raw_paths(
-  source: catalogue.Source, places: Places
-) -> list[pathlib.Path] | None:
+def _raw_paths(source: Source, places: Places) -> readers.Paths | None:
   """Returns the official files, if all of them lie in one place."""
   folders = [pathlib.Path(folder) for folder in source.system_dirs]
   if source.files and places.raw:
@@ -109,7 +108,7 @@ def _raw_paths(
   return None if source.files else []
 
 
-def _path(folder: pathlib.Path, file: catalogue.File) -> pathlib.Path:
+def _path(folder: pathlib.Path, file: File) -> pathlib.Path:
   """Returns where a file lies; what was published as .gz may be unpacked."""
   path = folder / file.name
   unpacked = path.with_suffix('')
@@ -118,8 +117,8 @@ def _path(folder: pathlib.Path, file: catalogue.File) -> pathlib.Path:
 
 
 def _read_prepared(
-  source: catalogue.Source, config: transform.Config | None, places: Places
-) -> dataset_lib.Parts | None:
+  source: Source, config: Config | None, places: Places
+) -> Parts | None:
   """Returns what TFDS has prepared and can be read without TensorFlow."""
   installed = importlib.util.find_spec('tensorflow_datasets') is not None
   if not source.tfds_name or not installed:
@@ -139,9 +138,7 @@ def _read_prepared(
   return None
 
 
-def _read_split(
-  builder: Any, split: str, config: transform.Config | None
-) -> list[Any]:
+def _read_split(builder: Any, split: str, config: Config | None) -> list[Any]:
   """Returns the arguments of `part`, in the order of the official files."""
   from PIL import Image  # an optional dependency, as TFDS is
 
@@ -166,16 +163,13 @@ def _read_split(
 
   record = None
   if config is not None and 'powers' in examples[0]:
-    powers, angles = column('powers'), column('angle')
-    record = transform.Transformations(
-      config, powers.astype(np.uint8), angles.astype(np.float32)
-    )
+    powers = column('powers').astype(np.uint8)
+    angles = column('angle').astype(np.float32)
+    record = Transformations(config, powers, angles)
   return [column('image'), column('label'), None, record]
 
 
-def _partial_path(
-  source: catalogue.Source, places: Places
-) -> pathlib.Path | None:
+def _partial_path(source: Source, places: Places) -> pathlib.Path | None:
   if not (source.partial and places.raw):
     return None
   found = sorted(places.raw.glob(source.partial))
@@ -187,7 +181,7 @@ def _partial_path(
   return found[0] if found else None
 
 
-def _download(source: catalogue.Source, places: Places) -> list[pathlib.Path]:
+def _download(source: Source, places: Places) -> readers.Paths:
   """Downloads the official files, or says what is missing."""
   try:
     if not places.download:
@@ -217,9 +211,7 @@ def _download(source: catalogue.Source, places: Places) -> list[pathlib.Path]:
     ) from error
 
 
-def _download_by_tfds(
-  source: catalogue.Source, folder: pathlib.Path
-) -> list[pathlib.Path]:
+def _download_by_tfds(source: Source, folder: pathlib.Path) -> readers.Paths:
   """Downloads files, unless TFDS has them already; OSError if it cannot."""
   urls = {file.name: file.url for file in source.files}
   api = tfds().download

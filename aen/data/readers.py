@@ -30,18 +30,19 @@ import zipfile
 
 import numpy as np
 
-from aen.data import catalogue
 from aen.data import dataset as dataset_lib
 from aen.data import draws
 from aen.data import embedded
 from aen.data import splits
 from aen.data import transform
+from aen.data.catalogue import File
+from aen.data.catalogue import Source
 from aen.io import PathLike
 
 Paths = Sequence[pathlib.Path]
 # The first arguments of `part`, at least images and labels, for train and test.
 Arrays = Iterable[Sequence[Any]]
-Reader = Callable[[catalogue.Source, Paths], Arrays]
+Reader = Callable[[Source, Paths], Arrays]
 
 # How many times its size a file may take in memory: images take up to 20 times,
 # zeros 1000 times.
@@ -49,16 +50,8 @@ MAX_EXPANSION = 100
 _ALWAYS_EXPANDED = 2**26  # bytes that are no harm
 
 
-def read(
-  source: catalogue.Source, paths: Paths, *, partial: bool = False
-) -> dataset_lib.Parts:
-  """Reads official files; ValueError if they are others, or damaged.
-
-  Or, if partial, a file that holds a part of a data set.
-  """
-  if partial:
-    arrays = READERS[source.partial_format](source, paths)
-    return as_parts(source, arrays, where=str(paths[0]), partial=True)
+def read(source: Source, paths: Paths) -> dataset_lib.Parts:
+  """Reads official files; ValueError if they are others, or damaged."""
   alternatives = source.files, source.extracted
   files = next(files for files in alternatives if len(files) == len(paths))
   for file, path in zip(files, paths, strict=True):
@@ -68,7 +61,7 @@ def read(
 
 
 def as_parts(
-  source: catalogue.Source, arrays: Arrays, *, where: str, partial: bool = False
+  source: Source, arrays: Arrays, *, where: str, partial: bool = False
 ) -> dataset_lib.Parts:
   """Checks arrays and arranges them: images upright, labels from 0.
 
@@ -107,7 +100,7 @@ def as_parts(
   return dataset_lib.Parts(train, test, source.class_names, partial)
 
 
-def verify(path: pathlib.Path, file: catalogue.File) -> None:
+def verify(path: pathlib.Path, file: File) -> None:
   """Raises ValueError if a file is not the official one."""
   known = file.sha256, file.content_sha256
   if not any(known):
@@ -250,18 +243,18 @@ def _cut(train: Any, test: Any, *arrays: np.ndarray) -> Arrays:
   return [[array[rows] for array in arrays] for rows in (train, test)]
 
 
-def _digits(source: catalogue.Source, _: Paths) -> Arrays:
+def _digits(source: Source, _: Paths) -> Arrays:
   """Tests on the end of the file: mostly writers that training never saw."""
   start = source.counts[0]
   return _cut(slice(start), slice(start, None), *embedded.digits())
 
 
-def _tic_tac_toe(source: catalogue.Source, _: Paths) -> Arrays:
+def _tic_tac_toe(source: Source, _: Paths) -> Arrays:
   images, labels = embedded.tic_tac_toe()
   return _cut(*splits.hold_out(labels, source.counts[1]), images, labels)
 
 
-def _idx(_: catalogue.Source, paths: Paths) -> Arrays:
+def _idx(_: Source, paths: Paths) -> Arrays:
   """Reads the four files of MNIST and of the sets that copy its form."""
   arrays = []
   for path in paths:
@@ -270,32 +263,24 @@ def _idx(_: catalogue.Source, paths: Paths) -> Arrays:
   return arrays[:2], arrays[2:]
 
 
-def _emnist(source: catalogue.Source, paths: Paths) -> Arrays:
+def _emnist(source: Source, paths: Paths) -> Arrays:
   """Reads one config of EMNIST from its archive of idx files."""
-  (archive,) = paths
-  config = source.name.partition('/')[2]
-
-  def read_idx(kind: str) -> np.ndarray:
-    name = f'gzip/emnist-{config}-{kind}-ubyte.gz'
-    with (
-      intact(archive, f'{name} in a zip file'),
-      zipfile.ZipFile(archive) as f,
-    ):
-      content = gzip.decompress(f.read(name))
-    return parse_idx(content, f'{archive}/{name}')
-
-  return [
-    (read_idx(f'{split}-images-idx3'), read_idx(f'{split}-labels-idx1'))
-    for split in ('train', 'test')
-  ]
+  (path,) = paths
+  config, arrays = source.name.partition('/')[2], []
+  for split in ('train', 'test'):
+    for kind in ('images-idx3', 'labels-idx1'):
+      name = f'gzip/emnist-{config}-{split}-{kind}-ubyte.gz'
+      with intact(path, f'{name} in a zip file'), zipfile.ZipFile(path) as f:
+        content = gzip.decompress(f.read(name))
+      arrays.append(parse_idx(content, f'{path}/{name}'))
+  return arrays[:2], arrays[2:]
 
 
-def _cifar10(_: catalogue.Source, paths: Paths) -> Arrays:
+def _cifar10(source: Source, paths: Paths) -> Arrays:
   """Reads CIFAR-10's binary archive, or its members, in rows of 3073 bytes.
 
   A row is the label, then the red, the green and the blue image.
   """
-  names = [*(f'data_batch_{i}' for i in range(1, 6)), 'test_batch']
   if len(paths) > 1:
     contents = [path.read_bytes() for path in paths]
   else:
@@ -304,7 +289,8 @@ def _cifar10(_: catalogue.Source, paths: Paths) -> Arrays:
       tarfile.open(paths[0]) as f,
     ):
       members = [
-        f.extractfile(f'cifar-10-batches-bin/{name}.bin') for name in names
+        f.extractfile(f'cifar-10-batches-bin/{file.name}')
+        for file in source.extracted
       ]
       contents = [member.read() if member else b'' for member in members]
   with intact(paths[-1], 'rows of 3073 bytes'):
@@ -316,7 +302,7 @@ def _cifar10(_: catalogue.Source, paths: Paths) -> Arrays:
     yield np.ascontiguousarray(images), rows[:, 0]
 
 
-def _svhn(_: catalogue.Source, paths: Paths) -> Arrays:
+def _svhn(_: Source, paths: Paths) -> Arrays:
   """Reads SVHN's cropped digits; the digit 0, filed as 10, gets label 0."""
   from scipy import io as scipy_io  # slow to import
 
@@ -327,7 +313,7 @@ def _svhn(_: catalogue.Source, paths: Paths) -> Arrays:
     yield np.ascontiguousarray(np.moveaxis(images, -1, 0)), labels.ravel() % 10
 
 
-def _amat(_: catalogue.Source, paths: Paths) -> Arrays:
+def _amat(_: Source, paths: Paths) -> Arrays:
   """Reads the official RotMNIST: lines of 784 values in 0…1 and a label."""
   for path in paths:
     table = read_table(path, 785)
@@ -335,7 +321,7 @@ def _amat(_: catalogue.Source, paths: Paths) -> Arrays:
     yield images.reshape(-1, 28, 28), table[:, -1].astype(np.int32)
 
 
-def _sign_csv(_: catalogue.Source, paths: Paths) -> Arrays:
+def _sign_csv(_: Source, paths: Paths) -> Arrays:
   """Reads Sign Language MNIST's CSV files: a label and 784 values a line."""
   for path in paths:
     table = read_table(path, 785, delimiter=',', skiprows=1)
@@ -343,13 +329,13 @@ def _sign_csv(_: catalogue.Source, paths: Paths) -> Arrays:
     yield images, _without_j(table[:, 0], path)
 
 
-def _sign_negative(source: catalogue.Source, paths: Paths) -> Arrays:
+def _sign_negative(source: Source, paths: Paths) -> Arrays:
   """Reads Sign Language MNIST in negative, (-x) mod 256."""
   for images, labels in _sign_csv(source, paths):
     yield np.negative(images), labels
 
 
-def _sign_photographs(source: catalogue.Source, paths: Paths) -> Arrays:
+def _sign_photographs(source: Source, paths: Paths) -> Arrays:
   """Divides Sign Language MNIST so that test photographs are all new."""
   parts = zip(*_sign_csv(source, paths), strict=True)
   images, labels = (np.concatenate(both) for both in parts)
@@ -358,7 +344,7 @@ def _sign_photographs(source: catalogue.Source, paths: Paths) -> Arrays:
   return _cut(~test, test, images, labels, groups)
 
 
-def _rotated_mnist(source: catalogue.Source, paths: Paths) -> Arrays:
+def _rotated_mnist(source: Source, paths: Paths) -> Arrays:
   """Makes a set by RotMNIST's recipe from MNIST's files.
 
   All 70000 images are shuffled; 12000 become the training part, another 50000
@@ -378,7 +364,7 @@ def rotate_parts(arrays: Arrays, counts: tuple[int, int]) -> Arrays:
     yield transform.rotate(images[rows], angles, smooth=True), labels[rows]
 
 
-def _sign_npz(_: catalogue.Source, paths: Paths) -> Arrays:
+def _sign_npz(_: Source, paths: Paths) -> Arrays:
   """Reads the part of Sign Language MNIST kept as x, y, group, is_test."""
   (path,) = paths
   images, labels, groups, is_test = read_npz(path, 'x', 'y', 'group', 'is_test')
@@ -396,7 +382,7 @@ def _without_j(labels: np.ndarray, where: pathlib.Path) -> np.ndarray:
   return labels - (labels > 9)
 
 
-def _npz(_: catalogue.Source, paths: Paths) -> Arrays:
+def _npz(_: Source, paths: Paths) -> Arrays:
   """Reads x_train, y_train, x_test and y_test of an .npz file."""
   arrays = read_npz(paths[0], 'x_train', 'y_train', 'x_test', 'y_test')
   return arrays[:2], arrays[2:]
