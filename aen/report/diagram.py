@@ -5,8 +5,7 @@ Legend: R networks drawn.
 
 from collections.abc import Mapping
 
-from matplotlib import axes
-from matplotlib import collections as mpl_collections
+from matplotlib import collections
 from matplotlib import figure
 import numpy as np
 
@@ -28,15 +27,13 @@ def lattice_diagram(
 ) -> figure.Figure:
   """Draws networks as dots, joined to the next networks with more symmetry.
 
+  Of a large lattice, only the best `MAX_NETWORKS` networks are drawn.
+
   Args:
     lattice: The networks.
     values: Network → accuracy, from 0 to 1. Networks without are hollow.
     best: The network to mark, with all networks that it contains.
     measure: What the accuracies are called; R² of numbers.
-
-  Returns:
-    The figure. Of a larger lattice, it shows the best `MAX_NETWORKS` networks
-    and how they are ordered.
   """
   ranked = sorted(
     range(1, len(lattice)), key=lambda n: (n != best, -values.get(n, -1), n)
@@ -51,7 +48,17 @@ def lattice_diagram(
   within = np.zeros(len(networks), bool)
   if best is not None:
     within = implied & ~lattice.implied_states[best] == 0
-  _draw_lines(ax, places, above, within)
+  lower, upper = np.nonzero(above)
+  marked = within[lower] & within[upper]
+  for chosen, color, width, order in (
+    (~marked, style.PALE, 0.45, 1),
+    (marked, style.BEST, 1.1, 2),
+  ):
+    ends = np.stack([places[lower[chosen]], places[upper[chosen]]], axis=1)
+    lines = collections.LineCollection(
+      list(ends), colors=color, linewidths=width, zorder=order
+    )
+    ax.add_collection(lines)
   accuracies = 100 * np.array([values.get(n, np.nan) for n in networks])
   known = ~np.isnan(accuracies)
   size = 46 if len(networks) <= 250 else 22
@@ -72,7 +79,19 @@ def lattice_diagram(
   atoms = np.flatnonzero(above[0])
   if atoms.size <= _MAX_LABELS:
     for i in atoms:
-      _label(ax, places[i], '\n'.join(names[i]).replace('_', '\n'))
+      ax.annotate(
+        style.literal('\n'.join(names[i]).replace('_', '\n')),
+        places[i],
+        xytext=(0, -6),
+        textcoords='offset points',
+        ha='center',
+        va='top',
+        fontsize=style.SMALL - 0.5,
+        color=style.INK,
+        linespacing=1.0,
+        bbox={'facecolor': 'white', 'alpha': 0.85, 'linewidth': 0, 'pad': 0.6},
+        zorder=3.6,  # above the dots, below the two marks
+      )
   style.tidy(
     ax,
     f'{len(networks)} networks',
@@ -118,36 +137,3 @@ def _spread(count: int) -> np.ndarray:
   """Returns places around the middle of 0…1, as far apart as fits."""
   step = min(_WIDEST_STEP, 1 / count)
   return 0.5 + step * (np.arange(count) - (count - 1) / 2)
-
-
-def _draw_lines(
-  ax: axes.Axes, places: np.ndarray, above: np.ndarray, within: np.ndarray
-) -> None:
-  lower, upper = np.nonzero(above)
-  marked = within[lower] & within[upper]
-  for chosen, color, width, order in (
-    (~marked, style.PALE, 0.45, 1),
-    (marked, style.BEST, 1.1, 2),
-  ):
-    ends = np.stack([places[lower[chosen]], places[upper[chosen]]], axis=1)
-    ax.add_collection(
-      mpl_collections.LineCollection(
-        list(ends), colors=color, linewidths=width, zorder=order
-      )
-    )
-
-
-def _label(ax: axes.Axes, place: tuple[float, float], text: str) -> None:
-  ax.annotate(
-    style.literal(text),
-    place,
-    xytext=(0, -6),
-    textcoords='offset points',
-    ha='center',
-    va='top',
-    fontsize=style.SMALL - 0.5,
-    color=style.INK,
-    linespacing=1.0,
-    bbox={'facecolor': 'white', 'alpha': 0.85, 'linewidth': 0, 'pad': 0.6},
-    zorder=3.6,  # above the dots, below the two marks
-  )
