@@ -292,12 +292,8 @@ def read_csv(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Reads a table: a header, then numbers; one column is the target.
 
-  Args:
-    path: The file.
-    target: The name of the column to predict; the last one by default.
-
-  Returns:
-    The other columns, float32 [N, F], and the target as it is, [N].
+  Returns the other columns, float32 [N, F], and the target as it is, [N]. It is
+  the last column by default.
   """
   if not path.exists():
     raise FileNotFoundError(
@@ -348,9 +344,6 @@ def as_inputs(
       [N, H, W, C] holds channels if it is at most 4, or at most half as long as
       both others, that of [N, L, C] if it is at most a quarter of L, and that
       of four axes always.
-
-  Returns:
-    The images, uint8 or float, and the number of grid axes.
 
   >>> [as_inputs(np.ones((9, *shape)))[1] for shape in
   ...  [(8,), (3, 3), (40, 4), (28, 28, 3), (8, 8, 8), (8, 8, 8, 2)]]

@@ -20,21 +20,21 @@ import struct
 import tomllib
 from typing import NewType
 
-from matplotlib import figure
+from matplotlib.figure import Figure
 import numpy as np
 
 from aen import io as io_lib
-from aen.data import dataset as dataset_lib
+from aen.data.dataset import Dataset
 from aen.groups import symmetries as symmetries_lib
 from aen.nn import convert
-from aen.nn import dense as dense_lib
+from aen.nn.dense import EquivariantDense
 from aen.report import charts
 from aen.report import diagram
 from aen.report import images
 from aen.report import patterns
 from aen.report import style
-from aen.search import result as result_lib
 from aen.search import screen as screen_lib
+from aen.search.result import SearchResult
 from aen.train import score as score_lib
 from aen.train import store as store_lib
 
@@ -50,20 +50,14 @@ Html = NewType('Html', str)
 
 
 def write(
-  result: result_lib.SearchResult,
-  data: dataset_lib.Dataset,
+  result: SearchResult,
+  data: Dataset,
   run_dir: io_lib.PathLike,
 ) -> pathlib.Path:
   """Writes report.html, which needs no other file, and its figures as PNG.
 
-  Args:
-    result: What the search found.
-    data: The images that it was given.
-    run_dir: Where to write. If it holds the config.json of the search, the
-      report includes the configuration.
-
-  Returns:
-    The path of report.html.
+  If the run directory holds the config.json of the search, the report includes
+  the configuration. Returns the path of report.html.
   """
   run_dir, found = pathlib.Path(run_dir), None
   if (run_dir / 'results.sqlite').exists():
@@ -100,9 +94,8 @@ def write(
 def render(parts: Mapping[str, Html]) -> str:
   """Fills in page.html.
 
-  Args:
-    parts: Name → HTML. What stands between `<!-- if a b -->` and `<!-- end -->`
-      is kept if part a or part b is not empty.
+  What stands between `<!-- if a b -->` and `<!-- end -->` is kept if part a or
+  part b is not empty.
   """
 
   def kept(block: re.Match[str]) -> str:
@@ -132,12 +125,10 @@ def text(words: str) -> Html:
 
 
 def row(cells: Iterable[str | tuple[str, float | str]], kind: str = '') -> Html:
-  """Returns a row of a table.
+  """Returns a row of a table, of the kind '', 'best' or 'baseline'.
 
-  Args:
-    cells: Words, or pairs: how a number is written, and its value to sort by.
-      Empty values come last.
-    kind: '', 'best' or 'baseline'.
+  Cells are words, or pairs: how a number is written, and its value to sort by.
+  Empty values come last.
   """
   shown = [f'<tr class="{kind}">' if kind else '<tr>']
   for cell in cells:
@@ -163,9 +154,7 @@ def picture(png: bytes, alt: str, caption: str) -> Html:
   )
 
 
-def _facts(
-  result: result_lib.SearchResult, data: dataset_lib.Dataset
-) -> dict[str, str | int]:
+def _facts(result: SearchResult, data: Dataset) -> dict[str, str | int]:
   """Returns what page.html and figures.toml say about a search, by name."""
   best, space, ranking = result.best, result.space, result.ranking
   scores = [score for e in ranking for score in (e.search, e.retrained)]
@@ -217,7 +206,7 @@ def _sides(grid: Sequence[int]) -> str:
   return ' × '.join(map(str, grid))
 
 
-def _description(result: result_lib.SearchResult) -> str:
+def _description(result: SearchResult) -> str:
   """Describes the first layer of the chosen network."""
   if layer := _dense_layer(result):
     free, entries = layer.sharing().num_weights, layer.sharing().kernel.size
@@ -237,21 +226,19 @@ def _description(result: result_lib.SearchResult) -> str:
   )
 
 
-def _dense_layer(
-  result: result_lib.SearchResult,
-) -> dense_lib.EquivariantDense | None:
+def _dense_layer(result: SearchResult) -> EquivariantDense | None:
   """Returns the first layer of the chosen network, if it is dense."""
   layer = next(iter(result.best.model.sublayers().values()))
-  return layer if isinstance(layer, dense_lib.EquivariantDense) else None
+  return layer if isinstance(layer, EquivariantDense) else None
 
 
-def _is_sweep(result: result_lib.SearchResult) -> bool:
+def _is_sweep(result: SearchResult) -> bool:
   """Whether every network was proposed exactly once."""
   networks = sorted(int(result.space.network_of[s]) for s, *_ in result.trace)
   return networks == list(range(len(result.space)))
 
 
-def _program(result: result_lib.SearchResult, run_dir: pathlib.Path) -> str:
+def _program(result: SearchResult, run_dir: pathlib.Path) -> str:
   """Returns the lines that load and apply the chosen network."""
   names = [symmetry.name for symmetry in result.space.symmetries]
   own = [name for name in names if name not in symmetries_lib.NAMED]
@@ -264,7 +251,7 @@ def _program(result: result_lib.SearchResult, run_dir: pathlib.Path) -> str:
   )
 
 
-def _ranking(result: result_lib.SearchResult) -> Iterator[Html]:
+def _ranking(result: SearchResult) -> Iterator[Html]:
   for rank, entry in enumerate(result.ranking, start=1):
     kind = 'baseline' if entry.network == result.baseline else ''
     diverged = ' (diverged)' if entry.search.num_diverged else ''
@@ -298,8 +285,8 @@ def _configuration(run_dir: pathlib.Path) -> Iterator[Html]:
 
 
 def _figures(
-  result: result_lib.SearchResult, data: dataset_lib.Dataset
-) -> Iterator[tuple[str, figure.Figure]]:
+  result: SearchResult, data: Dataset
+) -> Iterator[tuple[str, Figure]]:
   """Yields the figures of the page, by their names in figures.toml."""
   ranking, space, train = result.ranking, result.space, data.train
   labels, measure = screen_lib.binned(train.labels), 'accuracy'
@@ -308,12 +295,10 @@ def _figures(
     class_names, measure = _FIFTHS, 'R²'
   if result.best.model.symmetries:
     first = np.sort(np.unique(labels, return_index=True)[1])[:_NUM_EXAMPLES]
-    yield (
-      'transformed',
-      images.transformed_images(
-        train.images[first], result.best.model.symmetries, space.grid
-      ),
+    drawn = images.transformed_images(
+      train.images[first], result.best.model.symmetries, space.grid
     )
+    yield 'transformed', drawn
   samples = images.sample_images(
     train.images, labels, class_names, grid_axes=data.grid_axes
   )
@@ -324,10 +309,8 @@ def _figures(
     )
     screening = dataclasses.replace(result.screening, samples=samples)
     yield 'screening', screening.figure()
-  yield (
-    'top_networks',
-    charts.top_networks(ranking, baseline=result.baseline, measure=measure),
-  )
+  top = charts.top_networks(ranking, baseline=result.baseline, measure=measure)
+  yield 'top_networks', top
   yield 'frequencies', charts.frequencies(ranking, space.bits)
   if space.lattice is not None:
     yield 'weights', charts.weights_against_accuracy(ranking, measure)
@@ -346,9 +329,7 @@ def _figures(
     yield 'q_values', charts.q_values(result.q_values, space.bits)
 
 
-def _layer_figures(
-  result: result_lib.SearchResult,
-) -> Iterator[tuple[str, figure.Figure]]:
+def _layer_figures(result: SearchResult) -> Iterator[tuple[str, Figure]]:
   """Yields what the symmetries of the chosen network do."""
   model, grid = result.best.model, result.space.grid
   if not model.symmetries:

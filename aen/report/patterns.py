@@ -15,6 +15,7 @@ import numpy as np
 
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import as_shape
+from aen.groups.orbits import canonical
 from aen.groups.orbits import orbits
 from aen.groups.orbits import permutation
 from aen.groups.sharing import Sharing
@@ -28,10 +29,8 @@ _CENTRED: Any = {'ha': 'center', 'va': 'center'}
 def sharing_matrix(sharing: Sharing, max_side: int = 24) -> figure.Figure:
   """Draws a dense layer's kernel: entries of one colour share a weight.
 
-  Args:
-    sharing: Of a dense layer.
-    max_side: A larger layer is shown in part: whole orbits of inputs and of
-      outputs, up to about this many points of each.
+  A layer of more points than `max_side` is shown in part: whole orbits of
+  inputs and of outputs, up to about this many points of each.
   """
   labels = _dense_labels(sharing)
   # A row's smallest label tells its orbit: points of one orbit share all their
@@ -40,12 +39,11 @@ def sharing_matrix(sharing: Sharing, max_side: int = 24) -> figure.Figure:
   rows = _excerpt(orbits_of_rows, max_side)
   columns = _excerpt(orbits_of_columns, max_side)
   shown = labels[np.ix_(rows, columns)]
-  _, first, inverse = np.unique(shown, return_index=True, return_inverse=True)
-  numbers = np.argsort(np.argsort(first))[inverse].reshape(shown.shape)
+  numbers = canonical(shown.ravel()).reshape(shown.shape)
   width = min(4.0, 0.4 * len(columns) + 1.6)
   drawn = style.sheet(width + 0.8, width * len(rows) / len(columns) + 0.8)
   ax = drawn.subplots()
-  ax.imshow(style.colours(first.size)[numbers])
+  ax.imshow(style.colours(numbers.max() + 1)[numbers])
   small = max(shown.shape) <= _MAX_NUMBERED
   if small:
     outline = patheffects.withStroke(linewidth=1.4, foreground=style.INK)
@@ -106,10 +104,9 @@ def _excerpt(orbit_of: np.ndarray, max_side: int) -> np.ndarray:
 
 
 def sharing_graph(sharing: Sharing) -> figure.Figure:
-  """Draws a small dense layer as a graph: lines of one colour share a weight.
+  """Draws a dense layer as a graph: lines of one colour share a weight.
 
-  Args:
-    sharing: Of a dense layer with at most twelve inputs and twelve outputs.
+  It may have at most twelve inputs and twelve outputs.
   """
   labels = _dense_labels(sharing)
   if max(labels.shape) > _MAX_GRAPH:
@@ -150,13 +147,10 @@ def orbit_grid(
   grid: Sequence[int],
   num_shown: int = 7,
 ) -> figure.Figure:
-  """Draws orbits of pixels on the image grid.
+  """Draws orbits of pixels on the image grid (H, W).
 
-  Args:
-    symmetries: What transforms the image.
-    grid: (H, W).
-    num_shown: How many orbits to colour, at most seven, the first and the last
-      among them; the others are grey.
+  At most seven orbits are coloured, the first and the last among them; the
+  others are grey.
   """
   grid = as_shape(grid)
   if len(grid) != 2:
