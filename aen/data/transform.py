@@ -185,14 +185,14 @@ def _permute(
   """Permutes pixels; images that share a power of a bit go together."""
   side = images.shape[1]
   flat = images.reshape(len(images), side * side).copy()  # [N, P]
-  powers = list(enumerate(_powers(record.config, side)))
-  for bit, permutations in reversed(powers) if inverse else powers:
-    for power in range(1, len(permutations)):
+  bits, powers = range(NUM_BITS), _powers(record.config, side)
+  if inverse:
+    bits, powers = bits[::-1], [np.argsort(p, axis=1) for p in powers]
+  for bit in bits:
+    for power in range(1, len(powers[bit])):
       rows = np.flatnonzero(record.powers[:, bit] == power)
-      points = permutations[power]
       if rows.size:
-        points = np.argsort(points) if inverse else points
-        flat[rows] = np.take(flat[rows], points, axis=1)
+        flat[rows] = np.take(flat[rows], powers[bit][power], axis=1)
   return flat.reshape(images.shape)
 
 

@@ -50,9 +50,7 @@ Html = NewType('Html', str)
 
 
 def write(
-  result: SearchResult,
-  data: Dataset,
-  run_dir: io_lib.PathLike,
+  result: SearchResult, data: Dataset, run_dir: io_lib.PathLike
 ) -> pathlib.Path:
   """Writes report.html, which needs no other file, and its figures as PNG.
 
