@@ -32,7 +32,6 @@ import numpy as np
 
 from aen.data import dataset as dataset_lib
 from aen.data import draws
-from aen.data import embedded
 from aen.data import splits
 from aen.data import transform
 from aen.data.catalogue import File
@@ -244,13 +243,54 @@ def _cut(train: Any, test: Any, *arrays: np.ndarray) -> Arrays:
 
 
 def _digits(source: Source, _: Paths) -> Arrays:
-  """Tests on the end of the file: mostly writers that training never saw."""
+  """Reads scikit-learn's handwritten digits, each pixel doubled to 16 x 16.
+
+  Grey values 0…16 are scaled to 0…255. Images are sorted by writer; the test
+  part is the end, mostly of writers that training never saw.
+  """
+  try:
+    from sklearn import datasets  # an optional dependency
+  except ImportError as error:
+    raise ImportError(
+      "load_dataset('digits') reads scikit-learn's copy of the digits; pip"
+      " install 'aen[data]'"
+    ) from error
+  bunch = datasets.load_digits()
+  grey = (bunch.images.astype(np.uint16) * 255 + 8) // 16
+  images = grey.astype(np.uint8).repeat(2, axis=1).repeat(2, axis=2)
   start = source.counts[0]
-  return _cut(slice(start), slice(start, None), *embedded.digits())
+  return _cut(slice(start), slice(start, None), images, bunch.target)
 
 
 def _tic_tac_toe(source: Source, _: Paths) -> Arrays:
-  images, labels = embedded.tic_tac_toe()
+  """Makes all 958 final boards of tic-tac-toe with their outcomes.
+
+  Pixels are 255 for x (who plays first), 1 for o and 128 for blank; labels are
+  0 (x wins), 1 (o wins) or 2 (draw). Outcomes are invariant under rotations and
+  reflections of the board.
+  """
+  blank, o, x = range(3)
+  pixels = np.array([128, 1, 255], np.uint8)
+  cells = np.arange(9).reshape(3, 3)
+  diagonals = cells.diagonal(), np.fliplr(cells).diagonal()
+  lines = np.array([*cells, *cells.T, *diagonals])
+  boards = np.indices((3,) * 9).reshape(9, -1).T  # [3**9, 9]
+  x_line, o_line = (
+    (boards[:, lines] == mark).all(axis=2).any(axis=1) for mark in (x, o)
+  )
+  lead = (boards == x).sum(axis=1) - (boards == o).sum(axis=1)
+  full = (boards != blank).all(axis=1)
+  # Whoever played last has a line, or the board is full and nobody has.
+  outcomes = np.stack(
+    [
+      x_line & ~o_line & (lead == 1),
+      o_line & ~x_line & (lead == 0),
+      full & ~x_line & ~o_line & (lead == 1),
+    ]
+  )
+  final = outcomes.any(axis=0)
+  images = pixels[boards[final]].reshape(-1, 3, 3)
+  labels = outcomes[:, final].argmax(axis=0)
   return _cut(*splits.hold_out(labels, source.counts[1]), images, labels)
 
 

@@ -10,7 +10,6 @@ import pytest
 import aen
 from aen.data import catalogue
 from aen.data import dataset as dataset_lib
-from aen.data import embedded
 from aen.data import load as load_lib
 from aen.data import splits
 from aen.data import transform
@@ -69,8 +68,14 @@ def test_digits_are_scikit_learns_doubled():
   assert (np.bincount(data.test.labels) >= 25).all()
 
 
+def all_boards():
+  data = aen.load_dataset('tic_tac_toe', num_validation=0)
+  images = np.concatenate([data.train.images, data.test.images])
+  return images, np.concatenate([data.train.labels, data.test.labels])
+
+
 def test_tic_tac_toe_is_the_classical_set(board_game):
-  images, labels = embedded.tic_tac_toe()
+  images, labels = all_boards()
   assert images.shape == (958, 3, 3)
   assert len(np.unique(images.reshape(958, 9), axis=0)) == 958
   assert np.bincount(labels).tolist() == [626, 316, 16]
@@ -81,7 +86,7 @@ def test_tic_tac_toe_is_the_classical_set(board_game):
 
 
 def test_tic_tac_toe_has_exactly_the_squares_symmetries():
-  images, labels = embedded.tic_tac_toe()
+  images, labels = all_boards()
   outcome = {x.tobytes(): y for x, y in zip(images, labels, strict=True)}
 
   def kept(symmetry):
