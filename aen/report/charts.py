@@ -29,8 +29,11 @@ def top_networks(
 ) -> figure.Figure:
   """Draws the accuracies of the best networks, with 95 % intervals.
 
-  The baseline, with which the best is compared, is drawn in any case. `measure`
-  is what the accuracies are called; R² of numbers.
+  Args:
+    ranking: The networks, best first.
+    count: How many to draw.
+    baseline: The network that the best is compared with, drawn in any case.
+    measure: What the accuracies are called; R² of numbers.
   """
   shown = list(ranking[:count])
   shown += [entry for entry in ranking[count:] if entry.network == baseline]
@@ -82,10 +85,13 @@ def _margins(scores: Sequence[score_lib.Score]) -> np.ndarray:
 def frequencies(
   ranking: Sequence[result_lib.Ranked], bits: Sequence[str], count: int = 10
 ) -> figure.Figure:
-  """Draws how many of the best networks, and of all, have each choice.
+  """Draws how many of the best networks have each choice.
 
-  What a network implies counts too. The best `count` are those of the search,
-  in which all were trained alike.
+  Args:
+    ranking: All networks that were trained.
+    bits: The names of the choices; what a network implies counts too.
+    count: How many networks to compare with all, the best of the search, in
+      which all were trained alike.
   """
   best = sorted(ranking, key=lambda entry: -entry.search.value)[:count]
 
@@ -267,7 +273,12 @@ def busy_workers(found: Utilisation) -> figure.Figure:
 def q_values(
   values: Sequence[tuple[int, Sequence[float]]], bits: Sequence[str]
 ) -> figure.Figure:
-  """Draws the values of all actions in some states; action k toggles bit k."""
+  """Draws an agent's Q-values.
+
+  Args:
+    values: Some states, each with the value of every action.
+    bits: The names of the choices; action k toggles choice k.
+  """
   drawn = style.sheet(7.5, 1.2 + 0.36 * len(bits))
   ax = drawn.subplots()
   rows = np.arange(len(bits))
@@ -294,8 +305,9 @@ def regrets(
 ) -> figure.Figure:
   """Draws how far short of the best network strategies fall, a row for each.
 
-  Values are points of accuracy by strategy and landscape, measured after a
-  number of networks.
+  Args:
+    values: Points of accuracy, by strategy and landscape.
+    after: The number of networks after which they are measured.
   """
   rows = sorted(values, key=lambda name: np.mean(list(values[name].values())))
   drawn = style.sheet(7.5, 1.1 + 0.34 * len(rows))

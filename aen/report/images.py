@@ -28,9 +28,13 @@ def sample_images(
 ) -> figure.Figure:
   """Draws the first images of each class, a column per class.
 
-  Images are uint8 or float, [N, H, W] or [N, H, W, C], or of a grid with other
-  `grid_axes`; see `as_picture`. Of more than ten classes, the first ten with
-  images are drawn.
+  Args:
+    images: uint8 or float, [N, H, W] or [N, H, W, C], or of other grids.
+    labels: int [N].
+    class_names: One per label; of more than ten classes, the first ten with
+      images are drawn.
+    per_class: Rows.
+    grid_axes: How many axes of an image are its grid; see `as_picture`.
   """
   images, labels = np.asarray(images), np.asarray(labels)
   classes = np.unique(labels)[:MAX_CLASSES]
@@ -126,9 +130,12 @@ def transformed_images(
   symmetries: symmetries_lib.SymmetryLike,
   grid: Sequence[int],
 ) -> figure.Figure:
-  """Draws images, a row each, beside what each symmetry makes of them.
+  """Draws images beside what each symmetry makes of them.
 
-  Images are [n, *grid] or [n, *grid, C]; the first symmetries get a column.
+  Args:
+    images: A row each, [n, *grid] or [n, *grid, C].
+    symmetries: A column each.
+    grid: The grid.
   """
   chosen = symmetries_lib.as_symmetries(symmetries)[:_MAX_SYMMETRIES]
   scaled = _scaled(images, images)
@@ -149,7 +156,14 @@ def kernel_images(
   out_shape: Sequence[int],
   outputs: Sequence[int] | np.ndarray,
 ) -> figure.Figure:
-  """Draws the columns of a kernel [N, M] for some output points as images."""
+  """Draws some columns of a dense layer's kernel as images.
+
+  Args:
+    kernel: [N, M].
+    in_shape: The grid of the inputs; see `as_picture`.
+    out_shape: The grid of the outputs.
+    outputs: Which output points.
+  """
   grid = as_shape(in_shape)
   pictures = [
     as_picture(np.reshape(kernel[:, j], grid), len(grid)) for j in outputs

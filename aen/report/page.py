@@ -54,8 +54,14 @@ def write(
 ) -> pathlib.Path:
   """Writes report.html, which needs no other file, and its figures as PNG.
 
-  If the run directory holds the config.json of the search, the report includes
-  the configuration. Returns the path of report.html.
+  Args:
+    result: What the search found.
+    data: The images that it was given.
+    run_dir: Where to write. If it holds the config.json of the search, the
+      report includes the configuration.
+
+  Returns:
+    The path of report.html.
   """
   run_dir, found = pathlib.Path(run_dir), None
   if (run_dir / 'results.sqlite').exists():
@@ -92,8 +98,9 @@ def write(
 def render(parts: Mapping[str, Html]) -> str:
   """Fills in page.html.
 
-  What stands between `<!-- if a b -->` and `<!-- end -->` is kept if part a or
-  part b is not empty.
+  Args:
+    parts: Name → HTML. What stands between `<!-- if a b -->` and `<!-- end -->`
+      is kept if part a or part b is not empty.
   """
 
   def kept(block: re.Match[str]) -> str:
@@ -123,10 +130,12 @@ def text(words: str) -> Html:
 
 
 def row(cells: Iterable[str | tuple[str, float | str]], kind: str = '') -> Html:
-  """Returns a row of a table, of the kind '', 'best' or 'baseline'.
+  """Returns a row of a table.
 
-  Cells are words, or pairs: how a number is written, and its value to sort by.
-  Empty values come last.
+  Args:
+    cells: Words, or pairs: how a number is written, and its value to sort by.
+      Empty values come last.
+    kind: '', 'best' or 'baseline'.
   """
   shown = [f'<tr class="{kind}">' if kind else '<tr>']
   for cell in cells:

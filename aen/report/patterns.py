@@ -29,8 +29,10 @@ _CENTRED: Any = {'ha': 'center', 'va': 'center'}
 def sharing_matrix(sharing: Sharing, max_side: int = 24) -> figure.Figure:
   """Draws a dense layer's kernel: entries of one colour share a weight.
 
-  A layer of more points than `max_side` is shown in part: whole orbits of
-  inputs and of outputs, up to about this many points of each.
+  Args:
+    sharing: Of a dense layer.
+    max_side: A larger layer is shown in part: whole orbits of inputs and of
+      outputs, up to about this many points of each.
   """
   labels = _dense_labels(sharing)
   # A row's smallest label tells its orbit: points of one orbit share all their
@@ -104,9 +106,10 @@ def _excerpt(orbit_of: np.ndarray, max_side: int) -> np.ndarray:
 
 
 def sharing_graph(sharing: Sharing) -> figure.Figure:
-  """Draws a dense layer as a graph: lines of one colour share a weight.
+  """Draws a small dense layer as a graph: lines of one colour share a weight.
 
-  It may have at most twelve inputs and twelve outputs.
+  Args:
+    sharing: Of a dense layer with at most twelve inputs and twelve outputs.
   """
   labels = _dense_labels(sharing)
   if max(labels.shape) > _MAX_GRAPH:
@@ -147,10 +150,13 @@ def orbit_grid(
   grid: Sequence[int],
   num_shown: int = 7,
 ) -> figure.Figure:
-  """Draws orbits of pixels on the image grid (H, W).
+  """Draws orbits of pixels on the image grid.
 
-  At most seven orbits are coloured, the first and the last among them; the
-  others are grey.
+  Args:
+    symmetries: What transforms the image.
+    grid: (H, W).
+    num_shown: How many orbits to colour, at most seven, the first and the last
+      among them; the others are grey.
   """
   grid = as_shape(grid)
   if len(grid) != 2:
