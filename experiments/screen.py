@@ -28,7 +28,6 @@ from aen.report import charts
 from aen.report import style
 from aen.search import compare
 from aen.search import landscape as landscape_lib
-from aen.search import space as space_lib
 from experiments import invariant_sets
 from experiments import launch
 from experiments import rows as rows_lib
@@ -238,8 +237,7 @@ def contenders(
   found: Any, landscape: landscape_lib.Landscape, name: str
 ) -> dict[str, tuple[str, Mapping[str, Any]]]:
   """Returns strategies to compare, by label: a name and its options."""
-  table = space_lib.Table(landscape.symmetries, landscape.network_of)
-  order = tuple(found.order(table, landscape.weights))
+  order = tuple(found.order(landscape, landscape.weights))
   accepted = landscape.network(found.accepted)
   have = invariant_sets.true_symmetries(name.split('/')[1])
   most_weights = np.argsort(-landscape.weights, kind='stable').tolist()

@@ -51,14 +51,13 @@ class GCNNSpace(space_lib.Space):
 
   @override
   def names(self, network: int) -> tuple[str, ...]:
-    names = self.table.names(network)
+    names = super().names(network)
     return names if LARGE in names else (*names, SMALL)
 
   @override
   def model(self, network: int) -> GroupCNN:
-    state = int(self.shortest_states[network])
     return self.template.clone(
-      symmetries=chosen(state, self.symmetries),
+      symmetries=self.symmetries_of(network),
       width=WIDTHS[self.names(network)[-1]],
     )
 
@@ -164,9 +163,9 @@ def gcnn_space(
     for other in range(2 ** len(_OTHER_BITS))
     for group in groups
   ]
-  bits = (*(s.name for s in table), *_OTHER_BITS)
   return GCNNSpace(
-    table=space_lib.Table(bits, np.array(network_of, np.int32)),
+    bits=(*(s.name for s in table), *_OTHER_BITS),
+    network_of=np.array(network_of, np.int32),
     symmetries=table,
     image_shape=image_shape,
     lattice=None,

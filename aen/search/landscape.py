@@ -74,6 +74,7 @@ class Landscape(space_lib.Networks):
       raise ValueError(f'symmetries must be names, got {self.symmetries!r}')
     names = tuple(str(name) for name in self.symmetries)
     object.__setattr__(self, 'symmetries', names)
+    object.__setattr__(self, 'bits', names)
     dtypes = dict(_STORED.values())
     for field in dataclasses.fields(self)[2:]:
       value = io_lib.array(getattr(self, field.name), field.name)
@@ -88,11 +89,6 @@ class Landscape(space_lib.Networks):
       f' {len(self)} networks, {len(self.seeds)} seeds,'
       f' {self.validation.shape[-1]} epochs)'
     )
-
-  @functools.cached_property
-  def table(self) -> space_lib.Table:  # type: ignore[override]
-    """Which states are which network."""
-    return space_lib.Table(self.symmetries, self.network_of)
 
   def best_so_far(self, seed: int) -> np.ndarray:
     """Returns the best validation accuracy within the first e epochs.

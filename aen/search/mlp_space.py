@@ -68,9 +68,7 @@ class MLPSpace(space_lib.Space):
 
   @override
   def model(self, network: int) -> mlp_lib.EquivariantMLP:
-    names = self.names(network)
-    chosen = tuple(s for s in self.symmetries if s.name in names)
-    return self.template.clone(symmetries=chosen)
+    return self.template.clone(symmetries=self.symmetries_of(network))
 
   @override
   def num_weights(self, network: int) -> int:
@@ -79,9 +77,8 @@ class MLPSpace(space_lib.Space):
     last = tuple(template.hidden_shapes[-1])
     points = math.prod(last)
     if template.head == 'invariant':
-      names = self.names(network)
-      chosen = [s for s in self.symmetries if s.name in names]
-      labels = orbits([permutation(s, last) for s in chosen], points)
+      own = self.symmetries_of(network)
+      labels = orbits([permutation(s, last) for s in own], points)
       points = int(labels.max()) + 1
     counts = [*map(int, self.lattice.num_weights[network])]
     channels = math.prod(self.image_shape[len(self.grid) :])
@@ -97,7 +94,7 @@ class MLPSpace(space_lib.Space):
   @functools.cached_property
   def _programs(self) -> programs_lib.Programs:
     return programs_lib.choose(
-      self.symmetries, self.lattice.grids, self.table.implied_states.tolist()
+      self.symmetries, self.lattice.grids, self.implied_states.tolist()
     )
 
   @override
@@ -178,8 +175,7 @@ class MLPSpace(space_lib.Space):
 
   def _sharings(self, network: int) -> dict[str, Sharing]:
     """Returns the sharing of each equivariant layer, by name."""
-    names, like = self.names(network), self.template
-    own = tuple(s for s in self.symmetries if s.name in names)
+    own, like = self.symmetries_of(network), self.template
     found = {
       f'hidden_{i}': dense_sharing(own, *grids)
       for i, grids in enumerate(itertools.pairwise(self.lattice.grids))
@@ -276,9 +272,8 @@ def mlp_space(
   )
   networks = lattice(symmetries, (grid, *hidden_shapes))
   return MLPSpace(
-    table=space_lib.Table(
-      tuple(s.name for s in symmetries), networks.network_of
-    ),
+    bits=tuple(s.name for s in symmetries),
+    network_of=networks.network_of,
     symmetries=symmetries,
     image_shape=image_shape,
     lattice=networks,

@@ -234,7 +234,7 @@ class Screening:
       }
     )
 
-  def order(self, table: space_lib.Table, weights: np.ndarray) -> list[int]:
+  def order(self, table: space_lib.Networks, weights: np.ndarray) -> list[int]:
     """Returns all networks, most promising first, for the strategy 'screened'.
 
     The accepted symmetries' network comes first, then those with fewer of its

@@ -378,7 +378,7 @@ def search(
         screening = _screen(searched, space)
       if screening is not None and config.strategy == 'screened':
         weights = np.array([space.num_weights(n) for n in range(len(space))])
-        order = tuple(screening.order(space.table, weights))
+        order = tuple(screening.order(space, weights))
         strategy = explore_lib.make_strategy(space, config, order=order)
       if wait is not None:
         wait()

@@ -37,8 +37,7 @@ def toggle(state: jax.Array, bit: jax.Array) -> jax.Array:
   return state ^ jnp.left_shift(jnp.int32(1), bit.astype(jnp.int32))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Table:
+class Networks:
   """Which states are which network, and the names of both.
 
   Attributes:
@@ -91,46 +90,22 @@ class Table:
     return int(self.network_of[state])
 
 
-class Networks:
-  """Networks that a table numbers and names."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Table(Networks):
+  """Networks by their states alone."""
 
-  table: Table
-
-  def __len__(self) -> int:
-    return len(self.table)
-
-  @property
-  def shortest_states(self) -> np.ndarray:
-    """Each network's shortest state. int32 [R]."""
-    return self.table.shortest_states
-
-  @property
-  def implied_states(self) -> np.ndarray:
-    """All choices that come with each network, as a state. int32 [R]."""
-    return self.table.implied_states
-
-  def names(self, network: int) -> tuple[str, ...]:
-    """Returns the shortest names of a network."""
-    return self.table.names(network)
-
-  def implied(self, network: int) -> tuple[str, ...]:
-    """Returns the names that come with the shortest ones."""
-    return self.table.implied(network)
-
-  def network(self, names: Iterable[str]) -> int:
-    """Returns the network of some choices, by the names of their bits."""
-    return self.table.network(names)
+  bits: tuple[str, ...]
+  network_of: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Space(Networks, abc.ABC):
+class Space(Table, abc.ABC):
   """The networks that a search chooses among.
 
   A space numbers its networks and says, for each, which program trains it and
   which data make that program this network.
 
   Attributes:
-    table: Which states are which network.
     symmetries: The candidate symmetries; the first of the bits.
     image_shape: The shape of one example: the grid, then any channels.
     lattice: What implies what, if symmetries are all there is to choose.
@@ -140,7 +115,6 @@ class Space(Networks, abc.ABC):
   # Makes the space of `spec` and the user's own symmetries, as module:function.
   factory: ClassVar[str] = 'aen.search.result:from_spec'
 
-  table: Table
   symmetries: tuple[symmetries_lib.Symmetry, ...]
   image_shape: tuple[int, ...]
   lattice: Lattice | None
@@ -195,15 +169,9 @@ class Space(Networks, abc.ABC):
     """The first axes of an example, on which symmetries act."""
     return self.image_shape[:2]
 
-  @property
-  def bits(self) -> tuple[str, ...]:
-    """The names of the K choices."""
-    return self.table.bits
-
-  @property
-  def network_of(self) -> np.ndarray:
-    """The network of every state, int32 [2^K]."""
-    return self.table.network_of
+  def symmetries_of(self, network: int) -> tuple[symmetries_lib.Symmetry, ...]:
+    """Returns as few symmetries as make a network."""
+    return chosen(int(self.shortest_states[network]), self.symmetries)
 
 
 def action(symmetry: symmetries_lib.Symmetry, grid: Sequence[int]) -> str:

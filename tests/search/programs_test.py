@@ -70,7 +70,7 @@ def test_few_programs_serve_the_papers_networks():
   assert space.program(0).symmetries == ()
   for network in range(1, len(space), 9):
     group = space._programs.choices[network].subset
-    assert not group & ~int(space.table.implied_states[network])
+    assert not group & ~int(space.implied_states[network])
 
 
 def test_small_networks_are_one_program():
