@@ -171,7 +171,6 @@ def curves(
   traces: Trace,
   landscape: Landscape,
   searches: np.ndarray,
-  judge: str = 'test',
 ) -> dict[str, Curves]:
   """Returns regret against cost.
 
@@ -179,14 +178,13 @@ def curves(
     traces: Traces of N searches, each [N, T, P].
     landscape: The landscape they ran on.
     searches: Their numbers. int [N]
-    judge: 'test' or 'validation', see `Landscape.values`.
 
   Returns:
     Curves by the kind of cost: 'networks' trained (a network that was trained
     for a part of the epochs counts as that part) and 'states' seen. A search
     that ends early keeps what it has found.
   """
-  truth, epochs = landscape.values(judge), landscape.validation.shape[-1]
+  truth, epochs = landscape.values(), landscape.validation.shape[-1]
   costs = {
     'networks': np.arange(1, len(landscape) + 1),
     'states': np.arange(1, len(landscape.network_of) + 1),

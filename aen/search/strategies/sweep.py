@@ -66,7 +66,7 @@ def init(
 ) -> SweepState:
   """Lists the states; but for `Exhaustive`, the key decides on their order."""
   del baseline
-  states, count = config.table.shortest_states, int(_rungs(config).size[0])
+  states, (count, _) = config.table.shortest_states, _rungs(config)[0]
   if isinstance(config.options, Random) and not config.options.distinct:
     states = np.arange(config.table.network_of.size, dtype=np.int32)
   order = jnp.asarray(states)
@@ -84,10 +84,10 @@ def propose(
   config: base.Config, state: SweepState
 ) -> tuple[SweepState, base.Proposal]:
   """Proposes the next P states of the rung."""
-  now = _now(config, state)
-  used = now.places < now.size
-  states = jnp.where(used, state.order[now.places], base.NO_STATE)
-  return state, base.Proposal(states, jnp.where(used, now.epochs, 0))
+  places, size, epochs = _now(config, state)
+  used = places < size
+  states = jnp.where(used, state.order[places], base.NO_STATE)
+  return state, base.Proposal(states, jnp.where(used, epochs, 0))
 
 
 def observe(
@@ -97,12 +97,12 @@ def observe(
   values: jax.Array,
 ) -> SweepState:
   """Keeps the values; sorts the list at the end of a rung."""
-  now, used = _now(config, state), proposal.states >= 0
-  places = jnp.where(used, now.places, state.order.size)  # not written
-  found = state.values.at[places].set(values, mode='drop')
+  (places, size, _), used = _now(config, state), proposal.states >= 0
+  written = jnp.where(used, places, state.order.size)  # beyond it: dropped
+  found = state.values.at[written].set(values, mode='drop')
   order = state.order
-  if _rungs(config).size.size > 1:
-    over = used.any() & (now.places[-1] + 1 >= now.size)
+  if len(_rungs(config)) > 1:
+    over = used.any() & (places[-1] + 1 >= size)
     order = jnp.where(over, order[jnp.argsort(-found)], order)  # stable
     found = jnp.where(over, -jnp.inf, found)
   return SweepState(
@@ -115,7 +115,7 @@ def observe(
 
 def finished(config: base.Config, state: SweepState) -> jax.Array:
   """Whether the last rung is over."""
-  return state.round >= _rungs(config).end[-1]
+  return state.round >= len(_rounds(config)) - 1
 
 
 def rungs(candidates: int, epochs: int, factor: int) -> list[tuple[int, int]]:
@@ -133,42 +133,32 @@ def rungs(candidates: int, epochs: int, factor: int) -> list[tuple[int, int]]:
   ]
 
 
-class _Rungs(NamedTuple):
-  """All rungs, known in advance."""
-
-  size: np.ndarray  # int32 [rungs], the states it trains, first in the list
-  epochs: np.ndarray  # int32 [rungs]
-  end: np.ndarray  # int32 [rungs], the round after its last
-
-
-def _rungs(config: base.Config) -> _Rungs:
+def _rungs(config: base.Config) -> list[tuple[int, int]]:
   table, options = config.table, config.options
-  found = [(len(table), config.epochs)]
-  if isinstance(options, Random) and not options.distinct:
-    found = [(table.network_of.size, config.epochs)]
-  elif isinstance(options, Halving):
+  if isinstance(options, Halving):
     candidates = min(options.candidates or len(table), len(table))
-    found = rungs(candidates, config.epochs, options.factor)
-  size, epochs = np.array(found, np.int32).T
-  rounds = -(-size // options.per_round)
-  return _Rungs(size, epochs, np.cumsum(rounds, dtype=np.int32))
+    return rungs(candidates, config.epochs, options.factor)
+  every_state = isinstance(options, Random) and not options.distinct
+  return [(table.network_of.size if every_state else len(table), config.epochs)]
 
 
-class _Now(NamedTuple):
-  """What a round trains; beyond the end, places beyond the last rung."""
+def _rounds(config: base.Config) -> np.ndarray:
+  """Returns the first place, the rung's size and epochs of every round.
 
-  places: jax.Array  # int32 [P], in the list
-  size: jax.Array  # int32 [], of the rung
-  epochs: jax.Array  # int32 []
+  The row after the last round trains nothing. int32 [rounds + 1, 3]
+  """
+  rounds = [
+    (first, size, epochs)
+    for size, epochs in _rungs(config)
+    for first in range(0, size, config.options.per_round)
+  ]
+  return np.array([*rounds, (0, 0, 0)], np.int32)
 
 
-def _now(config: base.Config, state: SweepState) -> _Now:
-  size, epochs, end = (jnp.asarray(column) for column in _rungs(config))
-  rung = jnp.minimum((state.round >= end).sum(), size.size - 1)
-  begin = jnp.where(rung > 0, end[rung - 1], 0)
-  first = (state.round - begin) * config.options.per_round
-  places = first + base.slots(config.options.per_round)
-  return _Now(places, size[rung], epochs[rung])
+def _now(config: base.Config, state: SweepState) -> tuple[jax.Array, ...]:
+  """Returns this round's places in the list [P], its rung's size and epochs."""
+  first, size, epochs = jnp.asarray(_rounds(config))[state.round]
+  return first + base.slots(config.options.per_round), size, epochs
 
 
 EXHAUSTIVE = base.Method(Exhaustive, init, propose, observe, finished)
