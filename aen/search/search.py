@@ -122,7 +122,11 @@ def discover(
   """
   started = time.monotonic()
   executors_lib.keep_compilations()
-  say = _say if progress else (lambda line: None)
+
+  def say(line: str) -> None:
+    if progress:
+      print(line, file=sys.stderr, flush=True)
+
   _check_options(recipe, options)
   if network not in NETWORKS:
     raise ValueError(
@@ -251,10 +255,6 @@ def describe_data(data: dataset_lib.Dataset) -> str:
   )
 
 
-def _say(line: str) -> None:
-  print(line, file=sys.stderr, flush=True)
-
-
 def _check_options(recipe: Any, options: Mapping[str, Any]) -> None:
   """Raises if `discover` was given an argument that is no option."""
   fields = {field.name for field in dataclasses.fields(recipe_lib.Recipe)}
@@ -375,11 +375,17 @@ def search(
         wait = evaluate.prepare(list(first))
       screening = None
       if screened or config.strategy == 'screened':
-        screening = _screen(searched, space)
-      if screening is not None and config.strategy == 'screened':
-        weights = np.array([space.num_weights(n) for n in range(len(space))])
-        order = tuple(screening.order(space, weights))
-        strategy = explore_lib.make_strategy(space, config, order=order)
+        screening = screen_lib.screen(
+          searched.train.images,
+          screen_lib.binned(searched.train.labels),
+          space.symmetries,
+          groups=searched.train.groups,
+          grid=space.grid,
+        )
+        if config.strategy == 'screened':
+          weights = np.array([space.num_weights(n) for n in range(len(space))])
+          order = tuple(screening.order(space, weights))
+          strategy = explore_lib.make_strategy(space, config, order=order)
       if wait is not None:
         wait()
       found = explore_lib.explore(
@@ -396,19 +402,6 @@ def search(
       result.save(run_dir)
       store.forget_params()
   return result
-
-
-def _screen(
-  data: dataset_lib.Dataset, space: space_lib.Space
-) -> screen_lib.Screening:
-  """Tests which of a space's symmetries the training images have."""
-  return screen_lib.screen(
-    data.train.images,
-    screen_lib.binned(data.train.labels),
-    space.symmetries,
-    groups=data.train.groups,
-    grid=space.grid,
-  )
 
 
 class _Clock:
@@ -434,11 +427,9 @@ class _Clock:
   def final(
     self, per_child: float, num_baselines: int
   ) -> tuple[int, recipe_lib.Recipe]:
-    """Returns how many networks to retrain, and for how long.
+    """Returns how many networks to retrain beside the baselines, and how.
 
-    Args:
-      per_child: The seconds that retraining a child takes.
-      num_baselines: Networks that are retrained in any case.
+    Retraining a child takes `per_child` seconds.
     """
     config, recipe = self._config, self._config.final_recipe()
     if self._limit == math.inf:
@@ -459,30 +450,22 @@ def _estimating(
 ) -> Callable[[Sequence[Record]], None]:
   """Returns a callback of batches, which says how long a search will take.
 
-  Args:
-    say: Is told, once.
-    children: How many children the search trains.
-    num_networks: How many networks there are.
-    limit: The time limit in minutes, if there is one.
+  The limit is in minutes.
   """
   batches = itertools.count(1)
 
   def count(records: Sequence[Record]) -> None:
-    if next(batches) == 2:  # the first one was compiled
-      minutes = children * records[0].seconds / 60
-      say(_estimate(num_networks, minutes, limit))
+    if next(batches) != 2:  # the first one was compiled
+      return
+    minutes = children * records[0].seconds / 60
+    line = f'{num_networks} networks, about {_duration(minutes)}'
+    if limit is not None and minutes > limit:
+      line += f'; the best found within {_duration(limit)} is returned'
+    elif minutes > _LONG:
+      line += '; max_minutes=…, max_networks=… or downscale=2 shorten that'
+    say(line)
 
   return count
-
-
-def _estimate(num_networks: int, minutes: float, limit: float | None) -> str:
-  """Returns how long a search takes, in words."""
-  line = f'{num_networks} networks, about {_duration(minutes)}'
-  if limit is not None and minutes > limit:
-    line += f'; the best found within {_duration(limit)} is returned'
-  elif minutes > _LONG:
-    line += '; max_minutes=…, max_networks=… or downscale=2 shorten that'
-  return line
 
 
 def _duration(minutes: float) -> str:
@@ -567,13 +550,7 @@ def _check(data: dataset_lib.Dataset) -> None:
 def at_most(
   data: dataset_lib.Dataset, count: int | None
 ) -> dataset_lib.Dataset:
-  """Draws a part of the training and validation images.
-
-  Args:
-    data: The images.
-    count: The maximal number of training images; a quarter of it is that of
-      validation images. None for all.
-  """
+  """Draws at most `count` training and a quarter of it validation images."""
   if count is None:
     return data
 
