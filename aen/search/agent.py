@@ -47,14 +47,7 @@ def neighbours(state: jax.Array, num_bits: int) -> jax.Array:
 def step(walk: Walk, action: jax.Array, episode_length: int) -> Walk:
   """Toggles one bit; after the last step of an episode the walker is reset.
 
-  Args:
-    walk: The walker's position.
-    action: The bit to toggle. int32 []
-    episode_length: Steps per episode. The transition of the last step still
-      leads to `toggle(walk.state, action)`.
-
-  Returns:
-    The walker's next position.
+  The transition of the last step still leads to `toggle(walk.state, action)`.
   """
   after = Walk(toggle(walk.state, action), walk.time + 1)
   over = after.time >= episode_length
@@ -95,13 +88,7 @@ def reward(
     g_mnist/aug5         52.5  52.5  51.9  43.7  40.2   (52.9, 40.7)
     g_fashion_mnist/aug5 51.8  52.0  51.0  42.2  40.8   (52.4, 42.0)
 
-  Args:
-    accuracy: Accuracies from 0 to 1. [...]
-    baseline: The accuracy of the network without symmetry.
-    scale: Factor of the gain. x is clipped to ±50, so that nothing overflows.
-
-  Returns:
-    Rewards. [...]
+  Accuracies are from 0 to 1. x is clipped to ±50, so that nothing overflows.
   """
   gain = jnp.asarray(accuracy) - baseline
   x = jnp.clip(scale * gain, -MAX_EXPONENT, MAX_EXPONENT)
@@ -271,18 +258,10 @@ def select_action(
   config: DQNConfig,
   params: Any,
   key: jax.Array,
-  state: jax.Array,
-  epsilon: jax.Array,
+  state: jax.Array,  # int32 []
+  epsilon: jax.Array,  # float32 []
 ) -> jax.Array:
-  """Returns an ε-greedy action. int32 [].
-
-  Args:
-    config: The agent's configuration.
-    params: The Q-network's parameters.
-    key: Consumed.
-    state: One state. int32 []
-    epsilon: Probability of a random action. float32 []
-  """
+  """Returns an action that is random with probability ε. int32 []."""
   key_explore, key_action = jax.random.split(key)
   explore = jax.random.uniform(key_explore) < epsilon
   anything = jax.random.randint(key_action, (), 0, config.num_bits, jnp.int32)

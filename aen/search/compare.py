@@ -28,25 +28,14 @@ class Trace(NamedTuple):
 def simulate(
   strategy: base.Strategy,
   key: jax.Array,
-  known: jax.Array,
-  network_of: jax.Array,
+  known: jax.Array,  # float32 [R, E], as of `Landscape.best_so_far`
+  network_of: jax.Array,  # int32 [2^K]
   rounds: int,
 ) -> tuple[Any, Trace]:
   """Runs a search in which all values are known: one `lax.scan`.
 
   Can be jitted, and vmapped over keys and values. A strategy that finishes
-  early idles through the remaining rounds.
-
-  Args:
-    strategy: The strategy.
-    key: Consumed.
-    known: The best validation accuracy of every network within the first e
-      epochs, as of `Landscape.best_so_far`. float32 [R, E]
-    network_of: The network of every state. int32 [2^K]
-    rounds: T.
-
-  Returns:
-    The strategy's last state, and the trace.
+  early idles through the remaining rounds. Returns its last state too.
   """
   known, network_of = jnp.asarray(known, jnp.float32), jnp.asarray(network_of)
 
@@ -119,22 +108,15 @@ class Curves(NamedTuple):
 def search_landscape(
   strategy: base.Strategy,
   landscape: Landscape,
-  searches: np.ndarray,
+  searches: np.ndarray,  # int [N], their numbers
   rounds: int,
   vectorised: bool = True,
 ) -> Trace:
-  """Runs many searches on a landscape.
+  """Runs searches on a landscape. Returns NumPy arrays, each [N, T, P].
 
-  Args:
-    strategy: The strategy.
-    landscape: The landscape; search n sees the accuracies of seed n mod S.
-    searches: Numbers of the searches, which determine their keys. int [N]
-    rounds: T.
-    vectorised: Whether to `vmap` the searches; one after another is faster when
-      a single search keeps the machine busy.
-
-  Returns:
-    The traces, in NumPy, each [N, T, P].
+  The number of a search determines its key, and search n sees the accuracies of
+  seed n mod S. If a single search keeps the machine busy, one after another is
+  faster than `vectorised` by `vmap`.
   """
   seeds = range(len(landscape.seeds))
   all_known = np.stack([landscape.best_so_far(seed) for seed in seeds])
@@ -168,21 +150,13 @@ def _program(
 
 
 def curves(
-  traces: Trace,
-  landscape: Landscape,
-  searches: np.ndarray,
+  traces: Trace, landscape: Landscape, searches: np.ndarray
 ) -> dict[str, Curves]:
-  """Returns regret against cost.
+  """Returns the regret of what `search_landscape` ran, by the kind of cost.
 
-  Args:
-    traces: Traces of N searches, each [N, T, P].
-    landscape: The landscape they ran on.
-    searches: Their numbers. int [N]
-
-  Returns:
-    Curves by the kind of cost: 'networks' trained (a network that was trained
-    for a part of the epochs counts as that part) and 'states' seen. A search
-    that ends early keeps what it has found.
+  That is 'networks' trained (a network that was trained for a part of the
+  epochs counts as that part) and 'states' seen. A search that ends early keeps
+  what it has found.
   """
   truth, epochs = landscape.values(), landscape.validation.shape[-1]
   costs = {

@@ -125,10 +125,7 @@ def make_strategy(
 ) -> strategies.Strategy:
   """Returns the strategy; raises if its options are wrong.
 
-  Args:
-    space: The networks.
-    config: The strategy and its options.
-    **defaults: Options that the configuration may change.
+  The configuration may change the default options.
   """
   if 'per_round' in strategies.option_names(config.strategy):
     # These do not look at what they find: all at once keep all workers busy.
@@ -153,14 +150,8 @@ def explore(
 ) -> Exploration:
   """Lets a strategy search until it has finished, or every network is known.
 
-  Args:
-    space: The networks.
-    evaluate: Returns a record for every (network, seed) pair, trained for a
-      number of epochs.
-    config: The strategy, recipe and seeds.
-    strategy: As of `make_strategy`, which is the default.
-    out_of_time: Whether to end the search now, asked before every few networks.
-    num_workers: How many processes train.
+  The strategy is by default that of `make_strategy`. `out_of_time` is asked
+  before every few networks whether to end the search now.
   """
   strategy = strategy or make_strategy(space, config)
   # Compile what runs every round; states are donated, not copied.

@@ -100,25 +100,17 @@ class Cycles(NamedTuple):
 
 
 def statistics(
-  examples: np.ndarray,
-  classes: np.ndarray,
-  group_of: np.ndarray,
-  cycles: Sequence[Cycles],
+  examples: np.ndarray,  # float32 [N, P, C]
+  classes: np.ndarray,  # int [N], numbers from 0, all of them used
+  group_of: np.ndarray,  # int [N], numbers from 0
+  cycles: Sequence[Cycles],  # of permutations of the P points
   num_randomizations: int,
   num_frequencies: int,
   rng: np.random.Generator,
 ) -> list[Statistics]:
   """Tests symmetries; one compiled program for all of the same L.
 
-  Args:
-    examples: float32 [N, P, C].
-    classes: Numbers from 0, all of them used. int [N]
-    group_of: Numbers from 0; examples of one group are transformed together.
-      int [N]
-    cycles: The symmetries, as permutations of the P points.
-    num_randomizations: B.
-    num_frequencies: F.
-    rng: Is consumed.
+  Examples of one group are transformed together.
   """
   blocks = _blocks(classes, group_of)
   frequencies = _frequencies(examples, num_frequencies, rng)
@@ -298,11 +290,7 @@ def _effect(apart: jax.Array, blocks: _Blocks, num_examples: int) -> jax.Array:
   """Returns how often the kernel mean classifier picks the original.
 
   It is fitted to the examples of the same class that are in other groups.
-
-  Args:
-    apart: φ(x_0) - φ(x_1), 0 for padding. [K, Q, 2 F]
-    blocks: What they are.
-    num_examples: N.
+  `apart` is φ(x_0) - φ(x_1), 0 for padding. [K, Q, 2 F]
   """
   sums = jax.ops.segment_sum(
     apart.sum(axis=1), blocks.class_, num_segments=len(blocks.class_)

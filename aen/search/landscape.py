@@ -93,24 +93,16 @@ class Landscape(space_lib.Networks):
   def best_so_far(self, seed: int) -> np.ndarray:
     """Returns the best validation accuracy within the first e epochs.
 
-    Args:
-      seed: Which of the S seeds, by its place in `seeds`.
-
-    Returns:
-      float32 [R, E]: column e - 1 is what a search sees that trains for e
-      epochs.
+    Column e - 1 is what a search sees that trains for e epochs, with the seed
+    at this place in `seeds`. float32 [R, E]
     """
     return np.maximum.accumulate(self.validation[:, seed], axis=-1)
 
   def values(self, part: str = 'test') -> np.ndarray:
-    """Returns the true value of each network: its mean over seeds.
+    """Returns the true value of each network: its mean over seeds. float64 [R].
 
-    Args:
-      part: 'validation' or 'test'; in either case the accuracy of the epoch
-        that is best on the validation images (the first of equals).
-
-    Returns:
-      float64 [R].
+    Of either part, 'validation' or 'test', it is the accuracy of the epoch that
+    is best on the validation images (the first of equals).
     """
     if part not in ('validation', 'test'):
       raise ValueError(f"part must be 'validation' or 'test', got {part!r}")
@@ -124,11 +116,7 @@ class Landscape(space_lib.Networks):
     return _checksum(_as_arrays(self))
 
   def save(self, path: io_lib.PathLike) -> None:
-    """Writes one .npz file with a checksum, atomically.
-
-    Args:
-      path: The file; the ending .npz is not added.
-    """
+    """Writes one .npz file with a checksum, atomically; adds no ending."""
     _write(path, _as_arrays(self) | {_CHECKSUM: np.array(self.fingerprint)})
 
 

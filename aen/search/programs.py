@@ -48,18 +48,13 @@ class Programs:
 
 def choose(
   symmetries: Sequence[symmetries_lib.Symmetry],
-  grids: Sequence[Sequence[int]],
-  networks: Sequence[int],
+  grids: Sequence[Sequence[int]],  # of the inputs, and of layers' outputs
+  networks: Sequence[int],  # all symmetries of each, as a state
 ) -> Programs:
   """Chooses the programs of all networks.
 
   Greedily: the next structure is the one that saves most, as long as this is
   more than a compilation.
-
-  Args:
-    symmetries: The table.
-    grids: Of the inputs and of every layer's outputs.
-    networks: All symmetries of each network, as a state.
   """
   starts = np.cumsum([0, *map(math.prod, grids)]).tolist()
   layers = list(zip(starts, starts[1:], starts[2:], strict=False))

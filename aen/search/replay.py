@@ -33,15 +33,9 @@ def init(capacity: int) -> Replay:
 
 
 def add(replay: Replay, new: Transition, valid: jax.Array) -> Replay:
-  """Adds transitions in order, over the oldest when the buffer is full.
+  """Adds the valid transitions in order, over the oldest in a full buffer.
 
-  Args:
-    replay: The buffer.
-    new: Transitions, each field [P], P at most C.
-    valid: Which of them to add. bool [P]
-
-  Returns:
-    The buffer with them.
+  Each field is [P], with P at most C.
   """
   capacity = replay.transitions.a_tm1.size
   order = replay.added + jnp.cumsum(valid, dtype=jnp.int32) - 1
@@ -70,13 +64,7 @@ def sample(replay: Replay, key: jax.Array, batch_size: int) -> Transition:
 def sample_slots(replay: Replay, key: jax.Array, batch_size: int) -> jax.Array:
   """Returns the slots of B different transitions, all sets equally likely.
 
-  Args:
-    replay: The buffer. It must hold B transitions.
-    key: Consumed.
-    batch_size: B.
-
-  Returns:
-    Slots. int32 [B]
+  The buffer must hold B transitions. int32 [B]
   """
   capacity = replay.transitions.a_tm1.size
   lots = jax.random.uniform(key, (capacity,))  # top_k is fastest on float32

@@ -130,11 +130,8 @@ class Best:
   def predict(self, images: np.ndarray) -> np.ndarray:
     """Returns the class of each image, or the number predicted. [N].
 
-    Classes are labels as they were given to the search. Uses the child with the
-    best validation score; `accuracy` is the mean over all children.
-
-    Args:
-      images: As they were given to the search.
+    Images and classes are as they were given to the search. Uses the child with
+    the best validation score; `accuracy` is the mean over all children.
     """
     outputs = self._outputs(images)
     if self.target_scaling is not None:
@@ -152,10 +149,8 @@ class Best:
   def predict_proba(self, images: np.ndarray) -> np.ndarray:
     """Returns the probability of each class, float32 [N, classes].
 
-    Columns are in the order of `class_names`.
-
-    Args:
-      images: As they were given to the search.
+    Images are as they were given to the search. Columns are in the order of
+    `class_names`.
     """
     if self.is_regression:
       raise ValueError(
@@ -182,9 +177,6 @@ class Best:
 
     Numbers come out standardised: multiply them by `target_scaling.std` and add
     `target_scaling.mean`.
-
-    Args:
-      path: Where the file is written.
     """
     export_lib.export(
       self.model,
@@ -201,13 +193,9 @@ def outputs(
   model: nn.Module, variables: Mapping[str, Any], images: np.ndarray
 ) -> np.ndarray:
   """Returns what a network makes of scaled images, float32 [N, outputs]."""
-  batches = range(0, max(1, len(images)), _PREDICT_BATCH)
-  return np.concatenate(
-    [
-      np.asarray(_apply(model, variables, images[i : i + _PREDICT_BATCH]))
-      for i in batches
-    ]
-  )
+  starts = range(0, max(1, len(images)), _PREDICT_BATCH)
+  batches = [images[i : i + _PREDICT_BATCH] for i in starts]
+  return np.concatenate([_apply(model, variables, x) for x in batches])
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -407,15 +395,9 @@ class SearchResult:
     directory: io_lib.PathLike,
     symmetries: symmetries_lib.SymmetryLike = (),
   ) -> 'SearchResult':
-    """Reads what `save` wrote.
+    """Reads what `save` wrote; damaged files are a `DamagedError`.
 
-    Args:
-      directory: Where it was saved.
-      symmetries: Your own symmetries among those of the search; files hold only
-        names.
-
-    Raises:
-      DamagedError: The files are damaged.
+    Files hold only names: pass your own `symmetries` among those of the search.
     """
     directory = io_lib.as_path(directory, 'directory')
     stored = read(directory)
@@ -443,16 +425,8 @@ def finished(
 ) -> SearchResult | None:
   """Returns the result of a search, if it has finished.
 
-  A damaged result is reported in one line and made again: its children are in
-  the store.
-
-  Args:
-    run_dir: Where it is kept.
-    config: The configuration of the search.
-    symmetries: Those of its space.
-
-  Raises:
-    ValueError: The directory holds the result of another search.
+  The result of another search is a `ValueError`. A damaged result is reported
+  in one line and made again: its children are in the store.
   """
   if not (run_dir / 'result.json').exists():
     return None
@@ -581,16 +555,10 @@ def save_params(directory: pathlib.Path, variables: Mapping[str, Any]) -> None:
 def load_params(
   directory: pathlib.Path, model: nn.Module, x: Any, checksum: str | None
 ) -> Any:
-  """Reads an Orbax checkpoint of a model's variables.
+  """Reads an Orbax checkpoint of the variables that a model has for inputs x.
 
-  Args:
-    directory: Where it is.
-    model: The model.
-    x: An example of its inputs.
-    checksum: As `weights_checksum` gives it; None to accept any weights.
-
-  Raises:
-    DamagedError: It is not there, cannot be read, or holds other weights.
+  It is a `DamagedError` if it is not there, cannot be read, or holds weights of
+  another checksum; None accepts any weights.
   """
   import orbax.checkpoint as ocp
 
@@ -682,12 +650,9 @@ def _from_json(
 
 
 def _restored(kind: Any, stored: Any, **others: Any) -> Any:
-  """Makes a dataclass of JSON, by the types of its fields.
+  """Makes a dataclass, or one of its fields, of JSON by its type.
 
-  Args:
-    kind: The dataclass, or the type of one of its fields.
-    stored: As it was read; older files lack fields that have a default.
-    **others: Fields that are not stored.
+  Older files lack fields that have a default.
   """
   if stored is None:
     return None
@@ -710,11 +675,9 @@ KINDS: Mapping[str, Callable[..., space_lib.Space]] = {
 def from_spec(
   spec: Mapping[str, Any], symmetries: symmetries_lib.SymmetryLike = ()
 ) -> space_lib.Space:
-  """Makes the space that `Space.spec` described.
+  """Makes the space that `Space.spec` described: MLPs if it names no kind.
 
-  Args:
-    spec: The description; of MLPs if it names no kind.
-    symmetries: Those in its table that are not in `SYMMETRIES`.
+  Symmetries that are not built in have to be passed.
   """
   own = symmetries_lib.as_symmetries(symmetries)
   known = {**symmetries_lib.NAMED, **{s.name: s for s in own}}

@@ -239,11 +239,8 @@ class Screening:
 
     The accepted symmetries' network comes first, then those with fewer of its
     symmetries, fewest weights first. The others follow in the order of their
-    largest discrepancy.
-
-    Args:
-      table: The networks; choices that were not tested do not count.
-      weights: The number of weights of each network. [R]
+    largest discrepancy; choices that were not tested do not count. `weights`
+    are the number of weights of each network, [R].
     """
     accepted = [name for name in self.accepted if name in table.bits]
     largest = int(table.implied_states[table.network(accepted)])
@@ -597,14 +594,7 @@ def take_samples(
 ) -> np.ndarray:
   """Returns examples of different classes, and their transformed copies.
 
-  Args:
-    inputs: As for `screen`.
-    labels: As for `screen`.
-    symmetries: S of them.
-    grid: The first axes of an example.
-
-  Returns:
-    float32 [1 + S, samples, *grid, channels].
+  Takes what `screen` takes. float32 [1 + S, samples, *grid, channels]
   """
   inputs = np.asarray(inputs)
   classes = np.zeros(len(inputs), int) if labels is None else labels

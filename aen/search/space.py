@@ -186,9 +186,8 @@ def applicable(
 ) -> tuple[symmetries_lib.Symmetry, ...]:
   """Returns the candidates that act on all grids; warns of the others.
 
-  Args:
-    grids: That of the inputs first.
-    candidates: Names; by default `CANDIDATES` of as many axes.
+  By default these are `CANDIDATES` of as many axes as the first grid has, that
+  of the inputs.
 
   >>> [s.name for s in applicable([(28, 20)], ['rotation', 'vertical_flip'])]
   ['vertical_flip']
