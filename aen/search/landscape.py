@@ -268,44 +268,40 @@ def _damaged(path: io_lib.PathLike, why: object) -> ValueError:
 
 def _check(landscape: Landscape) -> None:
   """Raises a ValueError unless all shapes and ranges fit together."""
+
+  def require(fits: Any, why: str) -> None:
+    if not fits:
+      raise ValueError(f'landscape {landscape.name!r}{why}')
+
   for name in ('weights', 'seeds'):
-    if getattr(landscape, name).ndim != 1:
-      raise ValueError(
-        f'landscape {landscape.name!r}: {name} must be a list of numbers, got'
-        f' shape {getattr(landscape, name).shape}'
-      )
+    shape = getattr(landscape, name).shape
+    require(
+      len(shape) == 1, f': {name} must be a list of numbers, got shape {shape}'
+    )
   networks, seeds = len(landscape.weights), len(landscape.seeds)
-  num_states = 2 ** len(landscape.symmetries)
-  epochs = (
-    np.shape(landscape.validation)[-1] if landscape.validation.ndim else 0
-  )
+  accuracies = landscape.validation
+  epochs = accuracies.shape[-1] if accuracies.ndim else 0
   expected = {
-    'network_of': (num_states,),
+    'network_of': (2 ** len(landscape.symmetries),),
     'validation': (networks, seeds, epochs),
     'test': (networks, seeds, epochs),
     'seconds': (networks, seeds),
   }
-  for name, shape in expected.items():
-    if getattr(landscape, name).shape != shape:
-      raise ValueError(
-        f'landscape {landscape.name!r}: {name} must have shape {shape}, got'
-        f' {getattr(landscape, name).shape}'
-      )
-  if not networks * seeds * epochs:
-    raise ValueError(
-      f'landscape {landscape.name!r} is empty: {networks} networks, {seeds}'
-      f' seeds, {epochs} epochs'
-    )
-  if not np.array_equal(np.unique(landscape.network_of), np.arange(networks)):
-    raise ValueError(
-      f'landscape {landscape.name!r}: network_of must use the networks 0 to'
-      f' {networks - 1}, all of them'
-    )
+  for name, must in expected.items():
+    shape = getattr(landscape, name).shape
+    require(shape == must, f': {name} must have shape {must}, got {shape}')
+  require(
+    networks * seeds * epochs,
+    f' is empty: {networks} networks, {seeds} seeds, {epochs} epochs',
+  )
+  require(
+    np.array_equal(np.unique(landscape.network_of), np.arange(networks)),
+    f': network_of must use the networks 0 to {networks - 1}, all of them',
+  )
   for name in ('validation', 'test'):
     accuracy = getattr(landscape, name)
-    if not ((accuracy >= 0) & (accuracy <= 1)).all():  # False for NaN as well
-      raise ValueError(
-        f'landscape {landscape.name!r}: {name} must be accuracies from 0 to 1,'
-        f' got {accuracy.min()} to {accuracy.max()}; a diverged network counts'
-        ' as 0'
-      )
+    require(
+      ((accuracy >= 0) & (accuracy <= 1)).all(),  # False for NaN as well
+      f': {name} must be accuracies from 0 to 1, got {accuracy.min()} to'
+      f' {accuracy.max()}; a diverged network counts as 0',
+    )
