@@ -254,7 +254,7 @@ def mlp_space(
     symmetries = space_lib.applicable((grid, *hidden_shapes))
   symmetries = symmetries_lib.as_symmetries(symmetries)
   hidden_shapes = tuple(map(tuple, hidden_shapes))
-  if not _act(symmetries, hidden_shapes[0]):
+  if not all(space_lib.acts(s, hidden_shapes[:1]) for s in symmetries):
     on_both, hidden = _own_points(symmetries, grid)
     if by_default:
       hidden_shapes = (hidden,) * 2
@@ -312,18 +312,6 @@ def hidden_side(side: int, cap: int | None = None) -> int:
   allowed = [n for n in range(start, cap + 1, step) if n > 0] or [cap]
   dividing = [n for n in allowed if side % n == 0 and 2 * n >= cap]
   return max(dividing or allowed)
-
-
-def _act(
-  symmetries: Sequence[symmetries_lib.Symmetry], grid: Sequence[int]
-) -> bool:
-  """Whether all symmetries act on a grid."""
-  try:
-    for symmetry in symmetries:
-      permutation(symmetry, grid)
-  except ValueError:
-    return False
-  return True
 
 
 def _own_points(

@@ -201,16 +201,9 @@ def applicable(
         ' permutations: symmetries=[…], or name fewer axes: grid_axes=2'
       )
     candidates = [s.name for s in known[len(grids[0])]]
-  kept, dropped = [], []
-  for name in candidates:
-    try:
-      for grid in grids:
-        permutation(symmetries_lib.NAMED[name], grid)
-    except ValueError:
-      dropped.append(name)
-    else:
-      kept.append(symmetries_lib.NAMED[name])
-  if dropped:
+  found = [symmetries_lib.NAMED[name] for name in candidates]
+  kept = tuple(s for s in found if acts(s, grids))
+  if dropped := [s.name for s in found if s not in kept]:
     shape = '×'.join(map(str, grids[0]))
     what = 'images' if len(grids[0]) == 2 else 'grids'
     warnings.warn(
@@ -218,4 +211,16 @@ def applicable(
       f' {", ".join(dropped)}',
       stacklevel=3,
     )
-  return tuple(kept)
+  return kept
+
+
+def acts(
+  symmetry: symmetries_lib.Symmetry, grids: Iterable[Sequence[int]]
+) -> bool:
+  """Whether a symmetry acts on all grids."""
+  try:
+    for grid in grids:
+      permutation(symmetry, grid)
+  except ValueError:
+    return False
+  return True
