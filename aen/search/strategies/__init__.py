@@ -14,13 +14,10 @@ from aen.search.strategies import dqn
 from aen.search.strategies import evolution
 from aen.search.strategies import local
 from aen.search.strategies import sweep
-from aen.search.strategies.base import Config
-from aen.search.strategies.base import Method
-from aen.search.strategies.base import NO_STATE
-from aen.search.strategies.base import Proposal
-from aen.search.strategies.base import Strategy
 
-STRATEGIES: Mapping[str, Method] = {
+NO_STATE = base.NO_STATE
+Strategy = base.Strategy
+STRATEGIES: Mapping[str, base.Method] = {
   'exhaustive': sweep.EXHAUSTIVE,
   'random': sweep.RANDOM,
   'evolution': evolution.EVOLUTION,
@@ -29,17 +26,6 @@ STRATEGIES: Mapping[str, Method] = {
   'halving': sweep.HALVING,
   'dqn': dqn.DQN,
 }
-
-__all__ = (
-  'NO_STATE',
-  'STRATEGIES',
-  'Config',
-  'Method',
-  'Proposal',
-  'Strategy',
-  'make',
-  'option_names',
-)
 
 
 def option_names(name: str) -> tuple[str, ...]:
@@ -93,6 +79,6 @@ def make(
     config = dataclasses.replace(config, num_bits=num_bits)
   bits = tuple(map(str, range(num_bits)))
   table = space_lib.Table(bits, network_of.astype(np.int32))
-  whole = Config(table, epochs, config)
+  whole = base.Config(table, epochs, config)
   bound: list[Any] = [fn and functools.partial(fn, whole) for fn in method[1:]]
   return Strategy(*bound)

@@ -17,6 +17,8 @@ from aen.search import agent as agent_lib
 from aen.search import replay as replay_lib
 from aen.search.agent import DQNConfig
 from aen.search.strategies import base
+from aen.search.strategies.base import Config
+from aen.search.strategies.base import Proposal
 
 
 class DQNState(NamedTuple):
@@ -32,7 +34,7 @@ class DQNState(NamedTuple):
   counts: base.Counts
 
 
-def init(config: base.Config, key: jax.Array, baseline: jax.Array) -> DQNState:
+def init(config: Config, key: jax.Array, baseline: jax.Array) -> DQNState:
   """Puts all walkers at the empty state."""
   key_agent, key_rounds = jax.random.split(key)
   slots = base.slots(config.options.walkers)
@@ -48,9 +50,7 @@ def init(config: base.Config, key: jax.Array, baseline: jax.Array) -> DQNState:
   )
 
 
-def propose(
-  config: base.Config, state: DQNState
-) -> tuple[DQNState, base.Proposal]:
+def propose(config: Config, state: DQNState) -> tuple[DQNState, Proposal]:
   """Chooses every walker's action."""
   now = epsilon(config, state)
   actions = jax.vmap(
@@ -68,10 +68,7 @@ def propose(
 
 
 def observe(
-  config: base.Config,
-  state: DQNState,
-  proposal: base.Proposal,
-  values: jax.Array,
+  config: Config, state: DQNState, proposal: Proposal, values: jax.Array
 ) -> DQNState:
   """Adds the transitions to the replay, moves the walkers, and learns."""
   used = proposal.states >= 0
@@ -101,7 +98,7 @@ def observe(
   )
 
 
-def finished(config: base.Config, state: DQNState) -> jax.Array:
+def finished(config: Config, state: DQNState) -> jax.Array:
   """Whether enough states are seen or steps taken.
 
   With several walkers, both may be exceeded by the last round.
@@ -110,14 +107,12 @@ def finished(config: base.Config, state: DQNState) -> jax.Array:
   return enough | (state.counts.steps >= config.options.max_steps)
 
 
-def epsilon(config: base.Config, state: DQNState) -> jax.Array:
+def epsilon(config: Config, state: DQNState) -> jax.Array:
   """Returns ε, which depends on the number of states seen."""
   return agent_lib.epsilon(config.options, state.counts.states)
 
 
-def q_values(
-  config: base.Config, state: DQNState, states: jax.Array
-) -> jax.Array:
+def q_values(config: Config, state: DQNState, states: jax.Array) -> jax.Array:
   """Returns the agent's estimates in states [N]. float32 [N, K]."""
   return agent_lib.q_values(config.options, state.agent.params, states)
 

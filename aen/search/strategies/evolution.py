@@ -12,6 +12,8 @@ import jax.numpy as jnp
 
 from aen.search import space as space_lib
 from aen.search.strategies import base
+from aen.search.strategies.base import Config
+from aen.search.strategies.base import Proposal
 
 
 class EvolutionState(NamedTuple):
@@ -56,9 +58,7 @@ class Evolution(base.Options):
       )
 
 
-def init(
-  config: base.Config, key: jax.Array, baseline: jax.Array
-) -> EvolutionState:
+def init(config: Config, key: jax.Array, baseline: jax.Array) -> EvolutionState:
   """Returns an empty population."""
   del baseline
   return EvolutionState(
@@ -71,8 +71,8 @@ def init(
 
 
 def propose(
-  config: base.Config, state: EvolutionState
-) -> tuple[EvolutionState, base.Proposal]:
+  config: Config, state: EvolutionState
+) -> tuple[EvolutionState, Proposal]:
   """Breeds P members."""
 
   def breed(slot: Any) -> jax.Array:
@@ -93,10 +93,7 @@ def propose(
 
 
 def observe(
-  config: base.Config,
-  state: EvolutionState,
-  proposal: base.Proposal,
-  values: jax.Array,
+  config: Config, state: EvolutionState, proposal: Proposal, values: jax.Array
 ) -> EvolutionState:
   """Replaces the oldest members."""
   used = proposal.states >= 0
@@ -113,7 +110,7 @@ def observe(
   )
 
 
-def finished(config: base.Config, state: EvolutionState) -> jax.Array:
+def finished(config: Config, state: EvolutionState) -> jax.Array:
   """Whether all networks are seen, or enough steps taken."""
   all_seen = state.counts.networks >= len(config.table)
   return all_seen | (state.counts.steps >= config.options.max_steps)

@@ -16,6 +16,8 @@ import numpy as np
 
 from aen.search import space as space_lib
 from aen.search.strategies import base
+from aen.search.strategies.base import Config
+from aen.search.strategies.base import Proposal
 
 _START = -1  # instead of a place among the neighbours: the start itself
 
@@ -67,9 +69,7 @@ class Screened(Local):
       raise ValueError('order must name every network at most once')
 
 
-def init(
-  config: base.Config, key: jax.Array, baseline: jax.Array
-) -> LocalState:
+def init(config: Config, key: jax.Array, baseline: jax.Array) -> LocalState:
   """Begins at the empty state, whose value is known."""
   key_restarts, key_neighbours = jax.random.split(key)
   networks = np.arange(len(config.table), dtype=np.int32)
@@ -86,9 +86,7 @@ def init(
   )
 
 
-def propose(
-  config: base.Config, state: LocalState
-) -> tuple[LocalState, base.Proposal]:
+def propose(config: Config, state: LocalState) -> tuple[LocalState, Proposal]:
   """Proposes the next neighbours, or the start of a climb."""
   slots, num_bits = base.slots(config.options.per_round), config.num_bits
   key = jax.random.fold_in(state.key, state.here)
@@ -111,10 +109,7 @@ def propose(
 
 
 def observe(
-  config: base.Config,
-  state: LocalState,
-  proposal: base.Proposal,
-  values: jax.Array,
+  config: Config, state: LocalState, proposal: Proposal, values: jax.Array
 ) -> LocalState:
   """Remembers the best neighbour; steps when all have been evaluated."""
   counts = base.count(config, state.counts, proposal.states)
@@ -141,12 +136,12 @@ def observe(
   return _select(used.any(), _select(visits, visited, seen), state)
 
 
-def finished(config: base.Config, state: LocalState) -> jax.Array:
+def finished(config: Config, state: LocalState) -> jax.Array:
   """Whether all networks are seen."""
   return state.counts.networks >= len(config.table)
 
 
-def _listed(config: base.Config) -> np.ndarray:
+def _listed(config: Config) -> np.ndarray:
   """Returns the states to visit before the first climb. int32 [N]."""
   table, options = config.table, config.options
   if not isinstance(options, Screened):
@@ -161,7 +156,7 @@ def _listed(config: base.Config) -> np.ndarray:
   return table.shortest_states[order[: options.first]].astype(np.int32)
 
 
-def _step(config: base.Config, state: LocalState) -> LocalState:
+def _step(config: Config, state: LocalState) -> LocalState:
   """Climbs to the best neighbour, or restarts at a network not yet seen."""
   climbs = state.best_value > state.value
   unseen = ~state.counts.seen_networks[state.restarts]

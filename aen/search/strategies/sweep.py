@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from aen.search.strategies import base
+from aen.search.strategies.base import Config
+from aen.search.strategies.base import Proposal
 
 
 class SweepState(NamedTuple):
@@ -61,9 +63,7 @@ class Halving(base.Options):
     base.check_at_least(2, factor=self.factor)
 
 
-def init(
-  config: base.Config, key: jax.Array, baseline: jax.Array
-) -> SweepState:
+def init(config: Config, key: jax.Array, baseline: jax.Array) -> SweepState:
   """Lists the states; but for `Exhaustive`, the key decides on their order."""
   del baseline
   states, (count, _) = config.table.shortest_states, _rungs(config)[0]
@@ -80,21 +80,16 @@ def init(
   )
 
 
-def propose(
-  config: base.Config, state: SweepState
-) -> tuple[SweepState, base.Proposal]:
+def propose(config: Config, state: SweepState) -> tuple[SweepState, Proposal]:
   """Proposes the next P states of the rung."""
   places, size, epochs = _now(config, state)
   used = places < size
   states = jnp.where(used, state.order[places], base.NO_STATE)
-  return state, base.Proposal(states, jnp.where(used, epochs, 0))
+  return state, Proposal(states, jnp.where(used, epochs, 0))
 
 
 def observe(
-  config: base.Config,
-  state: SweepState,
-  proposal: base.Proposal,
-  values: jax.Array,
+  config: Config, state: SweepState, proposal: Proposal, values: jax.Array
 ) -> SweepState:
   """Keeps the values; sorts the list at the end of a rung."""
   (places, size, _), used = _now(config, state), proposal.states >= 0
@@ -113,7 +108,7 @@ def observe(
   )
 
 
-def finished(config: base.Config, state: SweepState) -> jax.Array:
+def finished(config: Config, state: SweepState) -> jax.Array:
   """Whether the last rung is over."""
   return state.round >= len(_rounds(config)) - 1
 
@@ -133,7 +128,7 @@ def rungs(candidates: int, epochs: int, factor: int) -> list[tuple[int, int]]:
   ]
 
 
-def _rungs(config: base.Config) -> list[tuple[int, int]]:
+def _rungs(config: Config) -> list[tuple[int, int]]:
   table, options = config.table, config.options
   if isinstance(options, Halving):
     candidates = min(options.candidates or len(table), len(table))
@@ -142,7 +137,7 @@ def _rungs(config: base.Config) -> list[tuple[int, int]]:
   return [(table.network_of.size if every_state else len(table), config.epochs)]
 
 
-def _rounds(config: base.Config) -> np.ndarray:
+def _rounds(config: Config) -> np.ndarray:
   """Returns the first place, the rung's size and epochs of every round.
 
   The row after the last round trains nothing. int32 [rounds + 1, 3]
@@ -155,7 +150,7 @@ def _rounds(config: base.Config) -> np.ndarray:
   return np.array([*rounds, (0, 0, 0)], np.int32)
 
 
-def _now(config: base.Config, state: SweepState) -> tuple[jax.Array, ...]:
+def _now(config: Config, state: SweepState) -> tuple[jax.Array, ...]:
   """Returns this round's places in the list [P], its rung's size and epochs."""
   first, size, epochs = jnp.asarray(_rounds(config))[state.round]
   return first + base.slots(config.options.per_round), size, epochs
