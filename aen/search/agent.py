@@ -95,40 +95,6 @@ def reward(
   return x * jnp.exp(jnp.abs(x))
 
 
-class QNetwork(nn.Module):
-  """The value of toggling each bit: the paper's 12×400×400×400×12 network.
-
-  Weights and biases start at U(±1/√fan_in), as in the published code: with zero
-  biases, inputs this small would hardly be distinguished.
-
-  Attributes:
-    num_actions: The number of values.
-    hidden_sizes: Widths of the hidden layers.
-    input_scale: Factor of the inputs.
-  """
-
-  num_actions: int = 12
-  hidden_sizes: Sequence[int] = (400, 400, 400)
-  input_scale: float = 0.1
-
-  @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps bits x [..., K] to values [..., num_actions]."""
-    x = self.input_scale * x
-    for size in self.hidden_sizes:
-      x = nn.relu(_torch_dense(size, x.shape[-1])(x))
-    return _torch_dense(self.num_actions, x.shape[-1])(x)
-
-
-def _torch_dense(features: int, fan_in: int) -> nn.Dense:
-  bound = 1 / math.sqrt(fan_in)
-
-  def init(key: jax.Array, shape: Sequence[int], dtype: Dtype) -> jax.Array:
-    return jax.random.uniform(key, shape, dtype, -bound, bound)
-
-  return nn.Dense(features, kernel_init=init, bias_init=init)
-
-
 _POSITIVE = (
   'num_bits',
   'batch_size',
@@ -232,6 +198,34 @@ class DQNConfig:
     return sum(self.models)
 
 
+class QNetwork(nn.Module):
+  """The value of toggling each bit: the paper's 12×400×400×400×12 network.
+
+  Weights and biases start at U(±1/√fan_in), as in the published code: with zero
+  biases, inputs this small would hardly be distinguished.
+  """
+
+  config: DQNConfig
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Maps bits x [..., K] to values [..., K]; of afterstates, [..., 1]."""
+    num_values = 1 if self.config.afterstates else self.config.num_bits
+    x = self.config.input_scale * x
+    for size in self.config.hidden_sizes:
+      x = nn.relu(_torch_dense(size, x.shape[-1])(x))
+    return _torch_dense(num_values, x.shape[-1])(x)
+
+
+def _torch_dense(features: int, fan_in: int) -> nn.Dense:
+  bound = 1 / math.sqrt(fan_in)
+
+  def init(key: jax.Array, shape: Sequence[int], dtype: Dtype) -> jax.Array:
+    return jax.random.uniform(key, shape, dtype, -bound, bound)
+
+  return nn.Dense(features, kernel_init=init, bias_init=init)
+
+
 class AgentState(NamedTuple):
   """Online and target network, and the optimizer's state."""
 
@@ -242,8 +236,7 @@ class AgentState(NamedTuple):
 
 def init(config: DQNConfig, key: jax.Array) -> AgentState:
   """Initialises an agent; the key is consumed."""
-  network = _network(config)
-  params = network.init(key, jnp.zeros(config.num_bits))['params']
+  params = QNetwork(config).init(key, jnp.zeros(config.num_bits))['params']
   return AgentState(params, params, _optimizer(config).init(params))
 
 
@@ -309,16 +302,8 @@ def q_values(config: DQNConfig, params: Any, states: jax.Array) -> jax.Array:
   if config.afterstates:
     states = neighbours(states, config.num_bits)
   bits = to_bits(states, config.num_bits)
-  values: Any = _network(config).apply({'params': params}, bits)
+  values: Any = QNetwork(config).apply({'params': params}, bits)
   return values[..., 0] if config.afterstates else values
-
-
-def _network(config: DQNConfig) -> QNetwork:
-  return QNetwork(
-    num_actions=1 if config.afterstates else config.num_bits,
-    hidden_sizes=config.hidden_sizes,
-    input_scale=config.input_scale,
-  )
 
 
 def _optimizer(config: DQNConfig) -> optax.GradientTransformation:

@@ -34,12 +34,12 @@ def landscape():
 @functools.partial(jax.jit, static_argnums=2)
 def draws(key, number, capacity):
   """The randomness of one step: ε's chance, any action, a lot per slot."""
-  keys = dqn.round_keys(key, number, 1)
-  key_explore, key_action = jax.random.split(keys.act[0])
+  act, learn = dqn.round_keys(key, number, 1)
+  key_explore, key_action = jax.random.split(act[0])
   return (
     jax.random.uniform(key_explore),
     jax.random.randint(key_action, (), 0, 12, jnp.int32),
-    jax.random.uniform(keys.learn[0], (capacity,)),
+    jax.random.uniform(learn[0], (capacity,)),
   )
 
 

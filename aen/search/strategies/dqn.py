@@ -53,14 +53,12 @@ def init(config: Config, key: jax.Array, baseline: jax.Array) -> DQNState:
 def propose(config: Config, state: DQNState) -> tuple[DQNState, Proposal]:
   """Chooses every walker's action."""
   now = epsilon(config, state)
+  keys, _ = round_keys(state.key, state.round, config.options.walkers)
   actions = jax.vmap(
     lambda key, s: agent_lib.select_action(
       config.options, state.agent.params, key, s, now
     )
-  )(
-    round_keys(state.key, state.round, config.options.walkers).act,
-    state.walks.state,
-  )
+  )(keys, state.walks.state)
   states = agent_lib.toggle(state.walks.state, actions)
   return state._replace(actions=actions), base.full_proposal(
     config, states, finished(config, state)
@@ -81,7 +79,7 @@ def observe(
   walks = jax.vmap(agent_lib.step, in_axes=(0, 0, None))(
     state.walks, state.actions, config.options.episode_length
   )
-  keys = round_keys(state.key, state.round, config.options.walkers).learn
+  _, keys = round_keys(state.key, state.round, config.options.walkers)
   agent = jax.lax.cond(
     used.any() & (replay_lib.size(replay) >= config.options.replay_start),
     lambda: _learn(config.options, state.agent, replay, keys, counts.states),
@@ -117,19 +115,13 @@ def q_values(config: Config, state: DQNState, states: jax.Array) -> jax.Array:
   return agent_lib.q_values(config.options, state.agent.params, states)
 
 
-class RoundKeys(NamedTuple):
-  """All randomness of one round."""
-
-  act: jax.Array  # keys [P]
-  learn: jax.Array  # keys [P]
-
-
-def round_keys(key: jax.Array, round_: jax.Array, walkers: int) -> RoundKeys:
-  """Returns the keys of a round, for each walker's action and update."""
+def round_keys(
+  key: jax.Array, round_: jax.Array, walkers: int
+) -> tuple[jax.Array, jax.Array]:
+  """Returns the keys of a round, for actions [P] and for updates [P]."""
   key_act, key_learn = jax.random.split(jax.random.fold_in(key, round_))
-  return RoundKeys(
-    jax.random.split(key_act, walkers), jax.random.split(key_learn, walkers)
-  )
+  act = jax.random.split(key_act, walkers)
+  return act, jax.random.split(key_learn, walkers)
 
 
 def _learn(
