@@ -11,7 +11,6 @@ import hashlib
 import itertools
 import math
 from typing import Any
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -34,18 +33,6 @@ _SMALL_SIDE = 16  # up to which hidden grids are as large as the images
 _FEW_POINTS = 100  # smaller hidden grids get channels,
 _FULL_WIDTH = 400  # up to the paper's number of hidden units
 _MAX_HIDDEN = 600  # points of a hidden grid, by default
-
-
-class _Compact(NamedTuple):
-  """A network's key, and its labels by layer.
-
-  Of a kernel that is computed in the basis of characters, only the labels of
-  `Spectral.index` are kept.
-  """
-
-  key: str
-  kernels: dict[str, np.ndarray]
-  biases: dict[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -89,7 +76,7 @@ class MLPSpace(space_lib.Space):
 
   @override
   def key(self, network: int) -> str:
-    return self._compact(network).key
+    return self._compact(network)[0]
 
   @functools.cached_property
   def _programs(self) -> programs_lib.Programs:
@@ -110,27 +97,24 @@ class MLPSpace(space_lib.Space):
 
   @override
   def inputs(self, network: int) -> ChildInputs:
-    compact = self._compact(network)
+    _, layers = self._compact(network)
+    sharing = {name: dict(layer) for name, layer in layers.items()}
     subset = self._programs.choices[network].subset
-    last = len(self.lattice.grids) - 2
-    sharing: dict[str, Any] = {}
-    for i, (name, kernel) in enumerate(compact.kernels.items()):
-      bias = compact.biases[name]
-      sharing[name] = {'kernel': kernel, 'bias': bias}
-      if not subset or i > last:
-        continue
-      form = self._programs.forms[subset][i]
-      sharing[name]['kernel'] = kernel[self._entry(subset, i)]
+    forms = self._programs.forms[subset] if subset else []
+    for i, form in enumerate(forms):
+      layer, last = sharing[f'hidden_{i}'], len(forms) - 1
+      index = layer['kernel']
+      layer['kernel'] = index[self._entry(subset, i)]
       # Between layers, points stay in the order of the group's orbits.
       if i < last and form.out_place is not None:
-        sharing[name]['bias'] = bias[np.argsort(form.out_place)]
-      sharing[name]['spectral'] = jax.tree.map(
+        layer['bias'] = layer['bias'][np.argsort(form.out_place)]
+      layer['spectral'] = jax.tree.map(
         _single_precision,
         dataclasses.replace(
           form,
           in_order=form.in_order if i == 0 else None,
           out_place=form.out_place if i == last else None,
-          index=kernel,
+          index=index,
         ),
       )
     if self.template.head == 'dense':
@@ -138,26 +122,31 @@ class MLPSpace(space_lib.Space):
     return ChildInputs({'sharing': sharing})
 
   @functools.cached_property
-  def _compact(self) -> Callable[[int], _Compact]:
+  def _compact(self) -> Callable[[int], tuple[str, dict[str, Any]]]:
     return functools.cache(self._compacted)
 
-  def _compacted(self, network: int) -> _Compact:
-    """Returns what is kept of a network: orbits take time to find.
+  def _compacted(self, network: int) -> tuple[str, dict[str, Any]]:
+    """Returns a network's key, and the labels of each layer.
 
-    A space has a few hundred networks, and a label for every kernel entry of
-    each of them would fill the memory.
+    They are kept, because orbits take time to find. But a space has a few
+    hundred networks, and a label for every kernel entry of each of them would
+    fill the memory: of a kernel that is computed in the basis of characters,
+    only the labels of `Spectral.index` are kept.
     """
     like, sharings = self.template, self._sharings(network)
     parts = repr((like.num_classes, like.head, like.features)).encode()
     digest = hashlib.sha256(parts)
     for sharing in sharings.values():
       digest.update(sharing.key.encode())
-    kernels = {name: sharing.kernel for name, sharing in sharings.items()}
+    layers = {
+      name: {'kernel': sharing.kernel, 'bias': sharing.bias}
+      for name, sharing in sharings.items()
+    }
     if subset := self._programs.choices[network].subset:
       for i, form in enumerate(self._programs.forms[subset]):
-        kernels[f'hidden_{i}'] = form.of(kernels[f'hidden_{i}']).index
-    biases = {name: sharing.bias for name, sharing in sharings.items()}
-    return _Compact(digest.hexdigest(), kernels, biases)
+        layer = layers[f'hidden_{i}']
+        layer['kernel'] = form.of(layer['kernel']).index
+    return digest.hexdigest(), layers
 
   @functools.cached_property
   def _entry(self) -> Callable[[int, int], np.ndarray]:
