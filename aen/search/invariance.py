@@ -125,7 +125,13 @@ def statistics(
     choices = rng.integers(num_powers, size=shape, dtype=np.uint8)
     choices[:, 0] = 0  # the data as they are
     drawn = [draw_powers(cycles[i], num_groups, rng) for i in chosen]
-    stacked = _stack([cycles[i] for i in chosen], drawn)
+    width = max(powers.shape[-1] for powers in drawn)
+    padded = [
+      np.pad(powers, ((0, 0), (0, 0), (0, width - powers.shape[-1])))
+      for powers in drawn
+    ]
+    fields = zip(*(cycles[i][:5] for i in chosen), strict=True)
+    stacked = (*map(np.stack, fields), np.stack(padded))
     tested = _test(num_powers, examples, frequencies, blocks, choices, stacked)
     for row, i in enumerate(chosen):
       found[i] = Statistics(*(np.asarray(part[row]) for part in tested))
@@ -211,18 +217,6 @@ def draw_powers(
   return remainders.astype(np.int32)
 
 
-def _stack(
-  cycles: Sequence[Cycles], powers: Sequence[np.ndarray]
-) -> tuple[np.ndarray, ...]:
-  """Returns the arrays of several symmetries, each [S, …]."""
-  fields = [np.stack(field) for field in list(zip(*cycles, strict=True))[:5]]
-  width = max(p.shape[-1] for p in powers)
-  padded = [
-    np.pad(p, ((0, 0), (0, 0), (0, width - p.shape[-1]))) for p in powers
-  ]
-  return *fields, np.stack(padded)
-
-
 @functools.partial(jax.jit, static_argnums=0)
 def _test(
   num_powers: int,
@@ -230,7 +224,7 @@ def _test(
   frequencies: jax.Array,  # [P, C, F]
   blocks: _Blocks,
   choices: jax.Array,  # uint8 [G, B + 1]
-  symmetries: tuple[jax.Array, ...],
+  symmetries: tuple[jax.Array, ...],  # each [S, …]
 ) -> Statistics:
   """Tests all symmetries that have L powers to exchange."""
   num_points, num_channels, num_frequencies = frequencies.shape
