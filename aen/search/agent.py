@@ -40,8 +40,7 @@ def reset() -> Walk:
 
 def neighbours(state: jax.Array, num_bits: int) -> jax.Array:
   """Returns where each action leads from states [...]. int32 [..., K]."""
-  actions = jnp.arange(num_bits, dtype=jnp.int32)
-  return toggle(state[..., None], _last_axis(actions, jnp.ndim(state)))
+  return toggle(state[..., None], _places(num_bits, jnp.ndim(state)))
 
 
 def step(walk: Walk, action: jax.Array, episode_length: int) -> Walk:
@@ -56,14 +55,13 @@ def step(walk: Walk, action: jax.Array, episode_length: int) -> Walk:
 
 def to_bits(state: jax.Array, num_bits: int) -> jax.Array:
   """Returns the bits of codes [...] as float32 [..., K]."""
-  places = jnp.arange(num_bits, dtype=jnp.int32)
-  places = _last_axis(places, jnp.ndim(state))
+  places = _places(num_bits, jnp.ndim(state))
   return (jnp.right_shift(state[..., None], places) & 1).astype(jnp.float32)
 
 
-def _last_axis(x: jax.Array, ndim: int) -> jax.Array:
-  """Adds `ndim` leading axes of size 1 to x [K]."""
-  return x.reshape((1,) * ndim + x.shape)
+def _places(num_bits: int, ndim: int) -> jax.Array:
+  """Returns 0…K-1 with `ndim` leading axes of size 1. int32 [1, …, K]."""
+  return jnp.arange(num_bits, dtype=jnp.int32).reshape((1,) * ndim + (-1,))
 
 
 # Larger than any gain in percentage points (about 40), and small enough that

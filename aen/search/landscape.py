@@ -131,18 +131,10 @@ def train_landscape(
 ) -> Landscape:
   """Trains every network of a space with every seed.
 
-  Args:
-    data: The images; validation and test accuracy are measured every epoch.
-    space: The networks.
-    recipe: The hyperparameters.
-    seeds: The seeds of the children.
-    run_dir: Keeps the store, so that the same call resumes an interrupted one;
-      landscapes made in one directory share their children.
-    children_per_batch: As in `train_children`.
-    executor: Where to train, as of `search`.
-
-  Returns:
-    The landscape.
+  Validation and test accuracy are measured every epoch. The run directory keeps
+  the store, so that the same call resumes an interrupted one; landscapes made
+  in one directory share their children. Networks are trained where the
+  executor says, as in `search`.
   """
   seeds, networks = list(seeds), range(len(space))
   requests = [(network, seed) for seed in seeds for network in networks]

@@ -280,12 +280,8 @@ def hidden_side(side: int, cap: int | None = None) -> int:
   sides even, and multiples of four multiples of four. If that exceeds the cap,
   it is the largest divisor of the side up to the cap of which the same holds,
   on which translations have an order that divides theirs; without a divisor of
-  at least half the cap, the largest number up to the cap.
-
-  Args:
-    side: Of the input grid.
-    cap: The largest side, None for no limit. Networks have as many weights as
-      inputs times hidden points, so large grids need it.
+  at least half the cap, the largest number up to the cap. Large grids need a
+  cap: networks have as many weights as inputs times hidden points.
 
   >>> [hidden_side(side, 24) for side in (3, 8, 15, 16, 28, 32, 60, 80, 128)]
   [3, 8, 15, 16, 20, 24, 20, 20, 16]

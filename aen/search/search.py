@@ -324,9 +324,6 @@ def search(
       `executors.Workers` with further options. The result is the same.
     say: Is told how long the search will take.
     started: When the time limit began, by `time.monotonic`; now by default.
-
-  Returns:
-    The result.
   """
   clock = _Clock(config, time.monotonic() if started is None else started)
   _check(data)

@@ -45,19 +45,15 @@ def make(
   config: Any = None,
   **options: Any,
 ) -> Strategy:
-  """Returns a strategy by name.
+  """Returns a strategy by name, one of `STRATEGIES`.
 
   Args:
-    name: One of `STRATEGIES`.
-    num_bits: The number of bits of a state, K.
+    name: Of the strategy.
+    num_bits: K.
     network_of: The network of every state, as in `aen.Lattice`. int32 [2^K]
     epochs: How long a network is trained.
-    config: The strategy's options as their dataclass, such as `DQNConfig`; its
-      defaults if not given.
+    config: The strategy's options as their dataclass, such as `DQNConfig`.
     **options: Fields of that dataclass to change.
-
-  Returns:
-    The strategy.
   """
   known = option_names(name)
   for option in options:
