@@ -9,7 +9,6 @@ Legend: K symmetries, R networks, L layers (N inputs, M outputs).
 """
 
 from collections.abc import Sequence
-import dataclasses
 import math
 from typing import NamedTuple
 
@@ -33,17 +32,11 @@ class Choice(NamedTuple):
   program: int  # generators of the first group of the same structure
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Programs:
-  """The programs of a space.
+class Programs(NamedTuple):
+  """The programs of a space."""
 
-  Attributes:
-    choices: One per network.
-    forms: The spectral form of each layer, for every subset that is chosen.
-  """
-
-  choices: list[Choice]
-  forms: dict[int, list[spectral.Spectral]]
+  choices: list[Choice]  # one per network
+  forms: dict[int, list[spectral.Spectral]]  # of layers, by chosen subset
 
 
 def choose(

@@ -205,19 +205,12 @@ def _apply(
   return model.apply(variables, images)
 
 
-@dataclasses.dataclass(frozen=True)
-class Counts:
-  """The cost of a search.
+class Counts(NamedTuple):
+  """The cost of a search."""
 
-  Attributes:
-    steps: States proposed, with repeats.
-    states: Distinct states seen.
-    networks: Distinct networks trained.
-  """
-
-  steps: int
-  states: int
-  networks: int
+  steps: int  # states proposed, with repeats
+  states: int  # distinct states seen
+  networks: int  # distinct networks trained
 
 
 class Step(NamedTuple):
@@ -606,7 +599,7 @@ def _as_json(result: SearchResult) -> dict[str, Any]:
       **best,
       'checksum': weights_checksum(result.best.variables),
     },
-    'counts': dataclasses.asdict(result.counts),
+    'counts': result.counts._asdict(),
     'trace': result.trace,
     'q_values': result.q_values,
     'space': result.space.spec(),

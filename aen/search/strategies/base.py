@@ -50,19 +50,12 @@ class Options:
     check_at_least(1, per_round=self.per_round)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Config:
-  """What a strategy searches, and how.
+class Config(NamedTuple):
+  """What a strategy searches, and how."""
 
-  Attributes:
-    table: Which states are which network.
-    epochs: How long a network is trained.
-    options: The strategy's own options.
-  """
-
-  table: Table
-  epochs: int
-  options: Any
+  table: Table  # which states are which network
+  epochs: int  # how long a network is trained
+  options: Any  # the strategy's own
 
   @property
   def num_bits(self) -> int:
