@@ -138,7 +138,8 @@ class Spectral:
       for each pair of sectors, concatenated. int32 [E]
   """
 
-  structure: Structure
+  # Of a compiled program; JAX takes the other fields for data.
+  structure: Structure = dataclasses.field(metadata={'static': True})
   in_order: np.ndarray | None
   out_place: np.ndarray | None
   analysis: tuple[np.ndarray, ...]
@@ -327,29 +328,14 @@ def dense_spectral(
   >>> form.num_elements, form.structure.num_multiplications / index.size
   (2, 0.5)
   """
-  num_in = index.shape[0]
-  candidates = _candidates(symmetries, in_shape, out_shape, index, invariant)
-  found = best_subgroup(candidates, num_in, index.size // num_in, force)
-  if found is None:
-    return None
-  return spectral_form(found, num_in).of(index)
-
-
-def _candidates(
-  symmetries: Sequence[symmetries_lib.Symmetry],
-  in_shape: Sequence[int],
-  out_shape: Sequence[int],
-  index: np.ndarray,
-  invariant: bool,
-) -> list[np.ndarray]:
-  """Returns permutations of the N + M points that leave the kernel as it is."""
+  num_in, num_out = index.shape
 
   def action(symmetry: symmetries_lib.Symmetry) -> np.ndarray:
-    perm_out = np.arange(index.shape[1], dtype=np.int32)
+    """Returns what a symmetry does to the N + M points."""
+    perm_out = np.arange(num_out, dtype=np.int32)
     if not invariant:
       perm_out = permutation(symmetry, out_shape)
-    perm_in = permutation(symmetry, in_shape)
-    return np.concatenate([perm_in, index.shape[0] + perm_out])
+    return np.concatenate([permutation(symmetry, in_shape), num_in + perm_out])
 
   found = [action(symmetry) for symmetry in symmetries]
   for symmetry in symmetries_lib.SYMMETRIES.values() if found else ():
@@ -357,17 +343,18 @@ def _candidates(
       implied = action(symmetry)
     except ValueError:  # it cannot act on these grids
       continue
-    rows, columns = np.split(implied, [index.shape[0]])
-    columns = columns - index.shape[0]
+    rows, columns = implied[:num_in], implied[num_in:] - num_in
     if np.array_equal(index[rows[0], columns], index[0]) and np.array_equal(
       index[rows][:, columns], index
     ):
       found.append(implied)
   products = (a[b] for a, b in itertools.product(found, repeat=2))
-  identity = np.arange(sum(index.shape), dtype=np.int32).tobytes()
+  identity = np.arange(num_in + num_out, dtype=np.int32).tobytes()
   distinct = {p.tobytes(): p for p in itertools.chain(found, products)}
   distinct.pop(identity, None)
-  return list(distinct.values())[:_MAX_CANDIDATES]
+  candidates = list(distinct.values())[:_MAX_CANDIDATES]
+  group = best_subgroup(candidates, num_in, num_out, force)
+  return None if group is None else spectral_form(group, num_in).of(index)
 
 
 def best_subgroup(
@@ -475,65 +462,50 @@ def spectral_form(group: Abelian, num_in: int) -> Spectral:
   Returns:
     The form of all layers that are equivariant to the group; see `Spectral.of`.
   """
-  on_inputs = group.on(0, num_in)
   on_outputs = group.on(num_in, group.elements.shape[1])
-  inputs, outputs = _sectors(on_inputs), _sectors(on_outputs)
-  pairs = list(itertools.product(range(len(inputs)), range(len(outputs))))
-  reduced = [
-    _reduced(on_outputs, inputs[s].stabiliser, outputs[t]) for s, t in pairs
-  ]
+  inputs, outputs = _sectors(group.on(0, num_in)), _sectors(on_outputs)
   by_block = _terms_by_block(group, inputs, outputs)
+  analysis, synthesis = [], []
+  for s, sector in enumerate(inputs):
+    own = [each.analysis for b, each in by_block.items() if s in b.inputs]
+    analysis.append(np.concatenate(own)[:, sector.cosets])
+  for t, sector in enumerate(outputs):
+    own = [each.synthesis for b, each in by_block.items() if t in b.outputs]
+    rows = np.concatenate(own)[:, sector.cosets]
+    synthesis.append(rows.T / len(sector.cosets))
+  num_cosets, kernel, index = [], [], []
+  for (s, source), (t, target) in itertools.product(
+    enumerate(inputs), enumerate(outputs)
+  ):
+    own = [
+      each.kernel
+      for b, each in by_block.items()
+      if s in b.inputs and t in b.outputs
+    ]
+    cosets, multiplicity = _reduced(on_outputs, source.stabiliser, target)
+    num_cosets.append(len(cosets))
+    rows = np.concatenate(own)[:, target.cosets[cosets]]
+    kernel.append(multiplicity * rows)
+    first = source.points[0][:, None] * on_outputs.elements.shape[1]
+    index.append((first + target.points[cosets][:, None, :]).ravel())
+  in_points, out_points = (
+    np.concatenate([sector.points.ravel() for sector in side])
+    for side in (inputs, outputs)
+  )
   return Spectral(
     structure=Structure(
       num_elements=len(group.elements),
       in_sectors=tuple(sector.points.shape for sector in inputs),
       out_sectors=tuple(sector.points.shape for sector in outputs),
-      cosets=tuple(len(cosets) for cosets, _ in reduced),
+      cosets=tuple(num_cosets),
       blocks=tuple(by_block),
     ),
-    in_order=np.concatenate([sector.points.ravel() for sector in inputs]),
-    out_place=np.argsort(
-      np.concatenate([sector.points.ravel() for sector in outputs])
-    ).astype(np.int32),
-    analysis=tuple(
-      np.concatenate(
-        [
-          terms.analysis[:, sector.cosets]
-          for block, terms in by_block.items()
-          if s in block.inputs
-        ]
-      )
-      for s, sector in enumerate(inputs)
-    ),
-    synthesis=tuple(
-      np.concatenate(
-        [
-          terms.synthesis[:, sector.cosets] / len(sector.cosets)
-          for block, terms in by_block.items()
-          if t in block.outputs
-        ]
-      ).T
-      for t, sector in enumerate(outputs)
-    ),
-    kernel=tuple(
-      np.concatenate(
-        [
-          multiplicity * terms.kernel[:, outputs[t].cosets[cosets]]
-          for block, terms in by_block.items()
-          if s in block.inputs and t in block.outputs
-        ]
-      )
-      for (s, t), (cosets, multiplicity) in zip(pairs, reduced, strict=True)
-    ),
-    index=np.concatenate(
-      [
-        (
-          inputs[s].points[0][:, None] * on_outputs.elements.shape[1]
-          + outputs[t].points[cosets][:, None, :]
-        ).ravel()
-        for (s, t), (cosets, _) in zip(pairs, reduced, strict=True)
-      ]
-    ),
+    in_order=in_points,
+    out_place=np.argsort(out_points).astype(np.int32),
+    analysis=tuple(analysis),
+    synthesis=tuple(synthesis),
+    kernel=tuple(kernel),
+    index=np.concatenate(index),
   )
 
 

@@ -9,7 +9,6 @@ weights.
 """
 
 from collections.abc import Sequence
-import dataclasses
 import functools
 import math
 from typing import Any
@@ -35,15 +34,7 @@ from aen.nn.layer import METHODS
 from aen.nn.layer import SharedLayer
 
 # Like an index, a spectral form may be data: all but its structure.
-jax.tree_util.register_dataclass(
-  spectral_lib.Spectral,
-  [
-    field.name
-    for field in dataclasses.fields(spectral_lib.Spectral)
-    if field.name != 'structure'
-  ],
-  ['structure'],
-)
+jax.tree_util.register_dataclass(spectral_lib.Spectral)
 
 
 def shared_dense(
@@ -147,17 +138,8 @@ def _spectral_dense(
 ) -> jax.Array:
   """Applies a dense layer in the basis of characters; see `groups.spectral`.
 
-  Equal to the layer with the kernel `weights[index]` up to rounding.
-
-  Args:
-    x: Inputs, [..., N], or [..., N, C] if the weights have channels.
-    weights: The free weights, [W] or [W, C, F].
-    form: The spectral form of the layer.
-    bias: The bias of each output, [M] or [M, F].
-    precision: As in `jax.lax.dot_general`.
-
-  Returns:
-    [..., M] or [..., M, F].
+  Equal to the layer with the kernel `weights[index]` up to rounding. The bias
+  is that of each output, [M] or [M, F].
   """
   structure = form.structure
   channels, features = weights.shape[1:] or (1, 1)
@@ -322,8 +304,8 @@ class EquivariantDense(SharedLayer):
       self.symmetries,
       self.in_shape,
       self.out_shape,
-      self.invariant,
-      self.method == 'spectral',
+      invariant=self.invariant,
+      force=self.method == 'spectral',
     )
 
   @nn.nowrap
@@ -394,15 +376,7 @@ class EquivariantDense(SharedLayer):
 
 @functools.lru_cache(maxsize=512)
 def _spectral(
-  symmetries: tuple[symmetries_lib.Symmetry, ...],
-  in_shape: tuple[int, ...],
-  out_shape: tuple[int, ...],
-  invariant: bool,
-  force: bool,
+  *layer: Any, invariant: bool, force: bool
 ) -> spectral_lib.Spectral | None:
-  index = sharing_lib.dense_sharing(
-    symmetries, in_shape, out_shape, invariant
-  ).kernel
-  return spectral_lib.dense_spectral(
-    symmetries, in_shape, out_shape, index, invariant, force
-  )
+  index = sharing_lib.dense_sharing(*layer, invariant).kernel
+  return spectral_lib.dense_spectral(*layer, index, invariant, force)
