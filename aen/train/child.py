@@ -26,7 +26,6 @@ from jax.sharding import PartitionSpec
 import numpy as np
 import optax
 
-from aen.nn.kernels import StaticArray
 from aen.train import augment as augment_lib
 from aen.train import recipe as recipe_lib
 from aen.train.store import Record
@@ -42,6 +41,8 @@ CHILDREN_PER_BATCH: Mapping[str, int] = types.MappingProxyType(
 _MAX_EVALUATED = 1000
 _MAX_INITIAL = 128  # images that scale initial kernels, if any do
 _LARGEST = np.finfo(np.float32).max
+
+_KeyData = tuple[tuple[int, ...], ...]  # of a random key for each child
 
 
 class Examples(NamedTuple):
@@ -485,65 +486,37 @@ def train_children(
     depend on which other children are trained with it.
   """
   devices = tuple(devices or jax.devices())
-  num_children = len(keys)
+  num_children, recipe = len(keys), config.recipe
   if learning_rates is None:
-    learning_rates = np.full(
-      num_children, config.recipe.learning_rate, np.float32
-    )
+    learning_rates = np.full(num_children, recipe.learning_rate, np.float32)
   if children_per_batch is None:
     children_per_batch = default_batch(devices[0])
-  filled = _fill_up(
-    (keys, collections, learning_rates, augmentations),
-    num_children,
-    len(devices) * children_per_batch,
-  )
-  results = _by_epoch(filled, data, config, children_per_batch, devices)
-  return jax.tree.map(lambda leaf: leaf[:num_children], results)
-
-
-def default_batch(device: jax.Device) -> int:
-  """Returns how many children to `vmap` on a device."""
-  return CHILDREN_PER_BATCH.get(device.platform, 1)
-
-
-def _fill_up(stacked: Any, count: int, multiple: int) -> Any:
-  """Repeats the last child until the count is a multiple."""
-  if not (missing := -count % multiple):
-    return stacked
-  rows = np.minimum(np.arange(count + missing), count - 1)
-  return jax.tree.map(lambda leaf: leaf[rows], stacked)
-
-
-def _by_epoch(
-  stacked: Any,
-  data: ChildData,
-  config: ChildConfig,
-  children_per_batch: int,
-  devices: tuple[jax.Device, ...],
-) -> Record:
-  """Trains children an epoch at a time.
-
-  What takes long to compile does not depend on how many epochs there are, and
-  what is drawn at random is drawn by programs that all networks share.
-  """
-  keys, collections, rates, augmentations = stacked
-  recipe, num_images = config.recipe, len(data.train.labels)
   _check(data, recipe)
+  stacked = keys, collections, learning_rates, augmentations
+  if missing := -num_children % (len(devices) * children_per_batch):
+    # The last child is repeated, to fill up the last batch.
+    rows = np.minimum(np.arange(num_children + missing), num_children - 1)
+    stacked = jax.tree.map(lambda leaf: leaf[rows], stacked)
+  keys, collections, rates, augmentations = stacked
   mesh = jax.sharding.Mesh(np.array(devices), ('children',))
   everywhere = jax.sharding.NamedSharding(mesh, PartitionSpec())
   data = jax.device_put(data, None if mesh.size == 1 else everywhere)
+  drawn_from = tuple(map(tuple, jax.random.key_data(keys).tolist()))
+  fixed_rates = tuple(np.asarray(rates).tolist())
   images = data.train.images[:_MAX_INITIAL]
-  draws_from = StaticArray(np.asarray(jax.random.key_data(keys)))
-  params = _starts(draws_from, collections, images, config)
+  params = _starts(drawn_from, collections, images, config)
   best = None
   if config.return_params:
     best = _Best(params, np.full(len(keys), _Best(None).score))
   children = _begin_each(params, recipe)
+  # An epoch at a time: what takes long to compile does not depend on how many
+  # epochs there are, and what is drawn at random is drawn by programs that all
+  # networks share.
   program = ChildConfig(config.model, dataclasses.replace(recipe, epochs=1))
   curves = []
   for number in range(recipe.epochs):
     plans = _plans(
-      draws_from, StaticArray(np.asarray(rates)), number, num_images, recipe
+      drawn_from, fixed_rates, number, len(data.train.labels), recipe
     )
     children, measured = _train(
       (children, plans, collections, augmentations),
@@ -559,17 +532,26 @@ def _by_epoch(
   record = jax.tree.map(
     lambda *epochs: np.stack(epochs, axis=1), *jax.device_get(curves)
   )
-  return record.replace(
+  record = record.replace(
     diverged=children.diverged, params=None if best is None else best.params
   )
+  return jax.tree.map(lambda leaf: leaf[:num_children], record)
+
+
+def default_batch(device: jax.Device) -> int:
+  """Returns how many children to `vmap` on a device."""
+  return CHILDREN_PER_BATCH.get(device.platform, 1)
 
 
 _better_each = jax.jit(jax.vmap(_better))
 _begin_each = jax.jit(jax.vmap(_begin, (0, None)), static_argnums=1)
+_draw_plans = jax.jit(
+  jax.vmap(_plan, (0, None, 0, None, None)), static_argnums=(3, 4)
+)
 
 
 def _starts(
-  keys: StaticArray,
+  keys: _KeyData,
   collections: Mapping[str, Any],
   images: jax.Array,
   config: ChildConfig,
@@ -577,19 +559,16 @@ def _starts(
   """Returns the initial parameters of children, stacked."""
   model, initializer = config.model, config.recipe.initializer
   how = recipe_lib.INITIALIZERS[initializer]
-  if (
-    getattr(model, 'max_weights', None) is None
-    or how.adjust is not None
-    or how.normalised
-  ):
+  padded = getattr(model, 'max_weights', None) is not None
+  if not padded or how.adjust is not None or how.normalised:
     return _inits(_keys(keys), collections, images, model, initializer)
   # Children of all structures begin with the kernels of one plain network, so
   # the draw is compiled once.
   drawn = _plain_start(keys, images.shape[1:], model.baseline(), initializer)
+  pairs = drawn, jax.device_get(collections['sharing'])
   each = [
-    model.starting_as(*jax.tree.map(lambda leaf, i=i: leaf[i], pair))
-    for pair in [(drawn, jax.device_get(collections['sharing']))]
-    for i in range(len(keys.labels))
+    model.starting_as(*jax.tree.map(lambda leaf, i=i: leaf[i], pairs))
+    for i in range(len(keys))
   ]
   return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
 
@@ -613,7 +592,7 @@ def _inits(
 # the latest seeds drew is kept.
 @functools.lru_cache(maxsize=4)
 def _plain_start(
-  keys: StaticArray,
+  keys: _KeyData,
   image_shape: tuple[int, ...],
   baseline: nn.Module,
   initializer: str,
@@ -625,31 +604,19 @@ def _plain_start(
 
 @functools.lru_cache(maxsize=64)
 def _plans(
-  keys: StaticArray,
-  rates: StaticArray,
+  keys: _KeyData,
+  rates: tuple[float, ...],
   epoch: int,
   num_images: int,
   recipe: recipe_lib.Recipe,
 ) -> _Plan:
   """Returns the plans of an epoch, stacked."""
-  return _draw_plans(_keys(keys), epoch, rates.labels, num_images, recipe)
+  given = np.asarray(rates, np.float32)
+  return _draw_plans(_keys(keys), epoch, given, num_images, recipe)
 
 
-def _keys(data: StaticArray) -> jax.Array:
-  return jax.random.wrap_key_data(jnp.asarray(data.labels))
-
-
-@functools.partial(jax.jit, static_argnums=(3, 4))
-def _draw_plans(
-  keys: jax.Array,
-  epoch: jax.Array,
-  rates: jax.Array,
-  num_images: int,
-  recipe: recipe_lib.Recipe,
-) -> _Plan:
-  return jax.vmap(
-    lambda key, rate: _plan(key, epoch, rate, num_images, recipe)
-  )(keys, rates)
+def _keys(data: _KeyData) -> jax.Array:
+  return jax.random.wrap_key_data(jnp.asarray(data, jnp.uint32))
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4))
