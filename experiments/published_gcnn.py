@@ -173,7 +173,7 @@ def measure(
   children, recipe = _CHILDREN(), _RECIPE(len(data.train))
   seeds = range(children['num_seeds'])
   trained = {tuple(row[column] for column in KEY) for row in known}
-  with evaluate_lib.ProgressBar(data.name, len(rows) * len(seeds)) as watch:
+  with evaluate_lib.progress_bar(data.name, len(rows) * len(seeds)) as watch:
     evaluate = evaluate_lib.make_evaluator(
       data,
       measure_test=True,

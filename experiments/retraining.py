@@ -66,7 +66,7 @@ def train(
   space = _space(data.image_shape, data.num_classes, **task.options)
   recipe = task.recipe or published_mlp.RECIPE
   asked = [(role, seed) for role in task.networks for seed in task.seeds]
-  with evaluate_lib.ProgressBar(task.dataset, len(asked)) as watch:
+  with evaluate_lib.progress_bar(task.dataset, len(asked)) as watch:
     evaluate = evaluate_lib.make_evaluator(
       data,
       measure_test=True,

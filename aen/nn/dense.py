@@ -300,13 +300,9 @@ class EquivariantDense(SharedLayer):
     """Returns the spectral form in use, None if the kernel is gathered."""
     if self.method == 'gather':
       return None
-    return _spectral(
-      self.symmetries,
-      self.in_shape,
-      self.out_shape,
-      invariant=self.invariant,
-      force=self.method == 'spectral',
-    )
+    grids = self.in_shape, self.out_shape
+    force = self.method == 'spectral'
+    return _spectral(self.symmetries, grids, self.invariant, force)
 
   @nn.nowrap
   def form_in_use(self) -> spectral_lib.Spectral | None:
@@ -376,7 +372,9 @@ class EquivariantDense(SharedLayer):
 
 @functools.lru_cache(maxsize=512)
 def _spectral(
-  *layer: Any, invariant: bool, force: bool
+  symmetries: Any, grids: Any, invariant: bool, force: bool
 ) -> spectral_lib.Spectral | None:
-  index = sharing_lib.dense_sharing(*layer, invariant).kernel
-  return spectral_lib.dense_spectral(*layer, index, invariant, force)
+  index = sharing_lib.dense_sharing(symmetries, *grids, invariant).kernel
+  return spectral_lib.dense_spectral(
+    symmetries, *grids, index, invariant, force
+  )

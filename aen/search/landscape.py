@@ -141,7 +141,7 @@ def train_landscape(
   run_dir = io_lib.open_run(run_dir, {'space': space.spec()})
   with (
     store_lib.Results(run_dir / 'results.sqlite') as store,
-    evaluate_lib.ProgressBar('landscape', len(requests)) as bar,
+    evaluate_lib.progress_bar('landscape', len(requests)) as bar,
     executors_lib.as_workers(executor).started(run_dir) as where,
   ):
     evaluate = evaluate_lib.make_evaluator(

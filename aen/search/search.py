@@ -363,7 +363,7 @@ def search(
     finalists = min(config.top, len(space)) + len(space.baselines())
     children += finalists * config.retrain_seeds * longer
     tell = _estimating(say, children, len(space), config.max_minutes)
-    with evaluate_lib.ProgressBar('search', total, tell, on_trained) as bar:
+    with evaluate_lib.progress_bar('search', total, tell, on_trained) as bar:
       evaluate = make(searched, recipe=config.recipe, on_trained=bar)
       wait = None
       if isinstance(evaluate, evaluate_lib.Evaluator):
@@ -594,7 +594,7 @@ def _retrain(
       for network, record in zip(finalists, started.pop(0)(), strict=True):
         again[network].append(record)
 
-  with evaluate_lib.ProgressBar('retrain', total, on_trained) as bar:
+  with evaluate_lib.progress_bar('retrain', total, on_trained) as bar:
     for seed in config.final_seeds():  # each on another split of the images
       if seed > first and clock.left() < len(finalists) * per_child:
         break

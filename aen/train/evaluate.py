@@ -95,7 +95,7 @@ class Evaluator(jobs_lib.Trainer):
 
   store: store_lib.Results
   on_trained: Callable[[Sequence[Record]], None] = lambda records: None
-  executor: executors_lib.Executor | None = None
+  executor: Any = None
   workers: executors_lib.Workers = executors_lib.Workers()
   folder: io_lib.PathLike = '.'
 
@@ -164,7 +164,7 @@ class Evaluator(jobs_lib.Trainer):
     if self.executor is None:
       return lambda: ()
     if isinstance(self.workers.executor, str):
-      common = self._common_to_jobs(self.executor, self.recipe)
+      common = jobs_lib.describe(self, self.recipe)
       for number in range(getattr(self.executor, 'workers', 0)):
         job = common | {'requests': [], 'attempt': -number}
         self.executor.submit(jobs_lib.run, job)
@@ -178,7 +178,7 @@ class Evaluator(jobs_lib.Trainer):
     if self.executor is not None:
       size = max(each, self.workers.children_per_job or 0)
       batches = self._batches(requests, size)
-      yield from self._run_jobs(self.executor, batches, recipe)
+      yield from self._run_jobs(batches, recipe)
       return
     by_program: dict[nn.Module, list[Request]] = {}
     for request in requests:
@@ -204,10 +204,7 @@ class Evaluator(jobs_lib.Trainer):
     yield from by_program.values()
 
   def _run_jobs(
-    self,
-    executor: executors_lib.Executor,
-    left: Iterator[list[Request]],
-    recipe: recipe_lib.Recipe,
+    self, left: Iterator[list[Request]], recipe: recipe_lib.Recipe
   ) -> Iterator[list[Record]]:
     """Has an executor train batches; yields records as they arrive.
 
@@ -222,7 +219,7 @@ class Evaluator(jobs_lib.Trainer):
     attempts, failures = list[int](), dict[int, str]()
     pending: dict[int, Any] = {}
     finished = _Finished()
-    common = functools.cache(lambda: self._common_to_jobs(executor, recipe))
+    common = functools.cache(lambda: jobs_lib.describe(self, recipe))
 
     def submit(number: int) -> None:
       # The attempt makes each job another one, also for Dask, which would
@@ -230,7 +227,7 @@ class Evaluator(jobs_lib.Trainer):
       attempts[number] += 1
       requests = [[int(n), int(seed)] for n, seed in batches[number]]
       job = common() | {'requests': requests, 'attempt': attempts[number]}
-      pending[number] = executor.submit(jobs_lib.run, job)
+      pending[number] = self.executor.submit(jobs_lib.run, job)
       finished.watch(number, pending[number])
 
     arrived: list[Record] = []
@@ -287,22 +284,13 @@ class Evaluator(jobs_lib.Trainer):
         ' run it again to retry'
       )
 
-  def _common_to_jobs(
-    self, executor: executors_lib.Executor, recipe: recipe_lib.Recipe
-  ) -> dict[str, Any]:
-    return jobs_lib.describe(
-      self, self._data_file, recipe, executor, self.workers
-    )
-
   @functools.cached_property
-  def _data_file(self) -> pathlib.Path:
+  def data_file(self) -> pathlib.Path:
+    """The file of the data set, which workers read."""
     return jobs_lib.write_data(self.data, self.folder)
 
   def _check(
-    self,
-    records: Any,
-    requests: Sequence[Request],
-    recipe: recipe_lib.Recipe,
+    self, records: Any, requests: Sequence[Request], recipe: recipe_lib.Recipe
   ) -> None:
     """Raises unless a worker returned the records that it was asked for."""
     expected = [self._key(request, recipe) for request in requests]
@@ -419,39 +407,32 @@ def check_batch(data: dataset_lib.Dataset, recipe: recipe_lib.Recipe) -> None:
     )
 
 
-class ProgressBar:
-  """A progress bar of children on a terminal; silent elsewhere."""
+@contextlib.contextmanager
+def progress_bar(
+  what: str,
+  total: int | None,
+  *also: Callable[[Sequence[Record]], None] | None,
+) -> Iterator[Callable[[Sequence[Record]], None]]:
+  """Shows a progress bar of children on a terminal; silent elsewhere.
 
-  def __init__(
-    self,
-    what: str,
-    total: int | None,
-    *also: Callable[[Sequence[Record]], None] | None,
-  ) -> None:
-    """Starts the bar.
+  Args:
+    what: The label before the bar.
+    total: The number of children; None if unknown.
+    *also: Called with the same records.
 
-    Args:
-      what: The label before the bar.
-      total: The number of children; None if unknown.
-      *also: Called with the same records.
-    """
-    self._also = list(filter(None, also))
-    self._bar = tqdm.tqdm(total=total, desc=what, unit='child', disable=None)
-    self._bar.set_postfix_str('compiling')
-    self._best = 0.0
+  Yields:
+    An `on_trained` that counts children.
+  """
+  best = 0.0
+  with tqdm.tqdm(total=total, desc=what, unit='child', disable=None) as bar:
+    bar.set_postfix_str('compiling')
 
-  def __call__(self, records: Sequence[Record]) -> None:
-    """Counts children that were trained."""
-    self._best = max(
-      self._best, *(max(record.validation_accuracy) for record in records)
-    )
-    self._bar.set_postfix_str(f'best {100 * self._best:.1f} %', refresh=False)
-    self._bar.update(len(records))
-    for function in self._also:
-      function(records)
+    def on_trained(records: Sequence[Record]) -> None:
+      nonlocal best
+      best = max(best, *(max(r.validation_accuracy) for r in records))
+      bar.set_postfix_str(f'best {100 * best:.1f} %', refresh=False)
+      bar.update(len(records))
+      for function in filter(None, also):
+        function(records)
 
-  def __enter__(self) -> 'ProgressBar':
-    return self
-
-  def __exit__(self, *_: object) -> None:
-    self._bar.close()
+    yield on_trained

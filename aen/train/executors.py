@@ -24,7 +24,6 @@ import tempfile
 import threading
 import types
 from typing import Any
-from typing import Protocol
 import warnings
 
 import jax
@@ -34,20 +33,6 @@ from aen import io as io_lib
 # A job is JSON; what trains it returns records. See `aen.train.jobs`.
 Job = Mapping[str, Any]
 _MANY = 100  # workers of a cluster
-
-
-class Future(Protocol):
-  """What a job will have returned."""
-
-  def result(self) -> Any:
-    """Waits for the job; returns what it returned, or raises."""
-
-
-class Executor(Protocol):
-  """Runs jobs, here or elsewhere."""
-
-  def submit(self, function: Callable[[Any], Any], job: Any, /) -> Any:
-    """Returns the `Future` of function(job)."""
 
 
 class WorkerError(OSError):
@@ -188,7 +173,7 @@ def keep_compilations() -> None:
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
 
 
-class Processes:
+class Processes(contextlib.AbstractContextManager):
   """Processes of this machine, each of which keeps what it has compiled.
 
   A process that dies fails its own job alone and is replaced by a new one. (A
@@ -253,9 +238,6 @@ class Processes:
       process.end()
     self._threads.shutdown()
 
-  def __enter__(self) -> 'Processes':
-    return self
-
   def __exit__(self, *_: object) -> None:
     self.close()
 
@@ -314,7 +296,7 @@ def _end_with_the_head() -> None:
   os._exit(1)
 
 
-class Ray:
+class Ray(contextlib.AbstractContextManager):
   """Tasks of a Ray cluster.
 
   The data set is put into Ray's object store once, from where every node gets
@@ -365,9 +347,6 @@ class Ray:
     self._data.clear()
     if self._started_here:
       self._ray.shutdown()
-
-  def __enter__(self) -> 'Ray':
-    return self
 
   def __exit__(self, *_: object) -> None:
     self.close()

@@ -13,16 +13,15 @@ import dataclasses
 import faulthandler
 import functools
 import hashlib
-import importlib
 import json
 import os
 import pathlib
+import pkgutil
 import platform
 import socket
 import threading
 import time
 from typing import Any
-from typing import Protocol
 
 from flax import linen as nn
 import jax
@@ -63,40 +62,12 @@ _FIELDS = (
 )
 
 
-class Networks(Protocol):
-  """What training needs of a search space; see `aen.search.space.Space`."""
-
-  factory: str  # as module:function, makes the space of (spec(), symmetries)
-  symmetries: tuple[symmetries_lib.Symmetry, ...]
-
-  def spec(self) -> dict[str, Any]:
-    """Returns the space as JSON."""
-
-  def key(self, network: int, /) -> str:
-    """Returns a name that equal networks share."""
-
-  def names(self, network: int, /) -> tuple[str, ...]:
-    """Returns the shortest names of a network."""
-
-  def num_weights(self, network: int, /) -> int:
-    """Returns the number of free weights."""
-
-  def program(self, network: int, /) -> nn.Module:
-    """Returns the model that trains it, padded."""
-
-  def inputs(self, network: int, /) -> child_lib.ChildInputs:
-    """Returns what makes the program this network."""
-
-  def unpad(self, network: int, params: Any, /) -> Any:
-    """Returns the program's parameters as the network's."""
-
-
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Trainer:
   """Trains children in this process.
 
   Attributes:
-    space: What the numbers of networks mean.
+    space: What the numbers of networks mean, an `aen.search.space.Space`.
     data: The images.
     fingerprint: The fingerprint of these images.
     recipe: The children's hyperparameters.
@@ -104,7 +75,7 @@ class Trainer:
     children_per_batch: As in `train_children`.
   """
 
-  space: Networks
+  space: Any
   data: child_lib.ChildData
   fingerprint: str
   recipe: recipe_lib.Recipe
@@ -216,35 +187,22 @@ def write_data(
   return path
 
 
-def describe(
-  trainer: Trainer,
-  data: pathlib.Path,
-  recipe: recipe_lib.Recipe,
-  executor: executors_lib.Executor,
-  workers: executors_lib.Workers,
-) -> dict[str, Any]:
-  """Returns all of a job but its children, for JSON.
-
-  Args:
-    trainer: The space, and further options.
-    data: The file of the data set.
-    recipe: The recipe.
-    executor: What runs the job.
-    workers: Its options.
-  """
+def describe(evaluator: Any, recipe: recipe_lib.Recipe) -> dict[str, Any]:
+  """Returns all of an `Evaluator`'s jobs but their children, for JSON."""
   own = {
     symmetry.name: _importable(symmetry)
-    for symmetry in trainer.space.symmetries
+    for symmetry in evaluator.space.symmetries
     if symmetries_lib.NAMED.get(symmetry.name) != symmetry
   }
-  number = getattr(executor, 'workers', 0)
+  workers = evaluator.workers
+  number = getattr(evaluator.executor, 'workers', 0)
   return {
-    'space': [trainer.space.factory, trainer.space.spec(), own],
-    'data': str(data),
-    'fingerprint': trainer.fingerprint,
+    'space': [evaluator.space.factory, evaluator.space.spec(), own],
+    'data': str(evaluator.data_file),
+    'fingerprint': evaluator.fingerprint,
     'recipe': dataclasses.asdict(recipe),
-    'keep_params': trainer.keep_params,
-    'children_per_batch': batch_size(trainer),
+    'keep_params': evaluator.keep_params,
+    'children_per_batch': batch_size(evaluator),
     'time_limit': workers.time_limit,
     'workers': number if isinstance(number, int) else 0,
     'settings': {name: getattr(jax.config, name) for name in _SETTINGS},
@@ -266,7 +224,7 @@ def _importable(symmetry: symmetries_lib.Symmetry) -> str:
   path = f'{module}:{getattr(function, "__qualname__", "")}'
   found = None
   with contextlib.suppress(ImportError, AttributeError, ValueError):
-    found = _imported(path)
+    found = pkgutil.resolve_name(path)
   if found is not function or module == '__main__':
     raise ValueError(
       f'workers cannot import the symmetry {symmetry.name} ({path}); write it'
@@ -285,9 +243,6 @@ def run(
     job: Of `describe`, with `requests`, a list of pairs; an empty one has the
       worker prepare for others.
     read: Returns the content of the data file; by default it is read.
-
-  Returns:
-    One record per request, in order.
   """
   started, limit = time.time(), None
   if job['head'] != _process():
@@ -347,15 +302,10 @@ def _space(described: str) -> Any:
   """Makes a space from its description."""
   factory, spec, own = json.loads(described)
   symmetries = [
-    symmetries_lib.Symmetry(name, _imported(path)) for name, path in own.items()
+    symmetries_lib.Symmetry(name, pkgutil.resolve_name(path))
+    for name, path in own.items()
   ]
-  return _imported(factory)(spec, symmetries)
-
-
-def _imported(path: str) -> Any:
-  """Returns what is written module:name."""
-  module, name = path.split(':')
-  return getattr(importlib.import_module(module), name)
+  return pkgutil.resolve_name(factory)(spec, symmetries)
 
 
 def _data(path: str, read: Callable[[], bytes] | None) -> child_lib.ChildData:
