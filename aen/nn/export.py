@@ -31,6 +31,7 @@ from aen.nn import windows
 from aen.nn.conv import EquivariantConv
 from aen.nn.dense import EquivariantDense
 from aen.nn.group_cnn import GroupCNN
+from aen.nn.layer import Params
 from aen.nn.mlp import EquivariantMLP
 
 # Operators and file format of 2020, which all runtimes of today read.
@@ -98,7 +99,7 @@ class _Graph:
 
 def export(
   model: nn.Module,
-  variables: Mapping[str, Any],
+  variables: Params,
   path: io_lib.PathLike,
   *,
   in_shape: Sequence[int] | None = None,
@@ -206,7 +207,7 @@ def export(
     ) from error
 
 
-def _params(variables: Mapping[str, Any]) -> Mapping[str, Any]:
+def _params(variables: Params) -> Params:
   """Returns the parameters; raises if the outputs depend on more than them."""
   if not isinstance(variables, Mapping) or not isinstance(
     variables.get('params', {}), Mapping
@@ -225,7 +226,7 @@ def _params(variables: Mapping[str, Any]) -> Mapping[str, Any]:
   return variables['params']
 
 
-def _in_shape(model: Any, params: Mapping[str, Any]) -> tuple[int, ...]:
+def _in_shape(model: Any, params: Params) -> tuple[int, ...]:
   """Returns the shape of one example, as the model determines it."""
   if isinstance(model, EquivariantMLP):
     name, first = next(iter(model.sublayers().items()))
@@ -247,20 +248,9 @@ def _in_shape(model: Any, params: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _append(
-  graph: _Graph, x: _Value, step: Any, params: Mapping[str, Any], name: str
+  graph: _Graph, x: _Value, step: Any, params: Params, name: str
 ) -> _Value:
-  """Appends a network, a layer or a function to the graph.
-
-  Args:
-    graph: The graph.
-    x: The step's input.
-    step: A module, or a function of a batch.
-    params: The module's parameters.
-    name: The prefix of its weights' names.
-
-  Returns:
-    The step's output.
-  """
+  """Appends a network, a layer or a function; `name` prefixes its weights."""
   if not isinstance(step, nn.Module):
     return _function(graph, x, step)
   dtype = getattr(step, 'dtype', None)
@@ -343,11 +333,7 @@ def _to_shape(*shape: int) -> Callable[[jax.Array], jax.Array]:
 
 
 def _equivariant_dense(
-  graph: _Graph,
-  x: _Value,
-  layer: EquivariantDense,
-  params: Mapping[str, Any],
-  name: str,
+  graph: _Graph, x: _Value, layer: EquivariantDense, params: Params, name: str
 ) -> _Value:
   plain = convert.to_dense(layer, params)
   shape, out_shape = tuple(layer.in_shape), tuple(layer.out_shape)
@@ -359,11 +345,7 @@ def _equivariant_dense(
 
 
 def _dense(
-  graph: _Graph,
-  x: _Value,
-  layer: nn.Dense,
-  params: Mapping[str, Any],
-  name: str,
+  graph: _Graph, x: _Value, layer: nn.Dense, params: Params, name: str
 ) -> _Value:
   """Appends a plain dense layer, which acts on the last axis."""
   names = {'kernel', 'bias'} if layer.use_bias else {'kernel'}
@@ -397,9 +379,7 @@ def _check_shape(layer: Any, x: _Value, shape: tuple[int, ...]) -> None:
     )
 
 
-def _gemm(
-  graph: _Graph, x: _Value, plain: Mapping[str, Any], name: str
-) -> _Value:
+def _gemm(graph: _Graph, x: _Value, plain: Params, name: str) -> _Value:
   """Appends a matrix product, all of x to [B, M]."""
   kernel = np.asarray(plain['kernel'])
   if x.channels_first:  # permute the kernel once, rather than every input
@@ -415,11 +395,7 @@ def _gemm(
 
 
 def _conv(
-  graph: _Graph,
-  x: _Value,
-  layer: EquivariantConv,
-  params: Mapping[str, Any],
-  name: str,
+  graph: _Graph, x: _Value, layer: EquivariantConv, params: Params, name: str
 ) -> _Value:
   """Appends a plain convolution: the group is a part of the channels."""
   plain = convert.to_dense(layer, params)
