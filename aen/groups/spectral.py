@@ -31,7 +31,6 @@ import dataclasses
 import functools
 import itertools
 import math
-import types
 from typing import NamedTuple
 
 import numpy as np
@@ -48,17 +47,15 @@ _MAX_CANDIDATES = 64
 _BEAM = 10
 # The time of a training step on one core, in nanoseconds per operation of
 # `step_operations`; fitted by experiments/cost_model.py.
-NANOSECONDS: Mapping[str, float] = types.MappingProxyType(
-  {
-    'multiplication': 0.0176,
-    'kernel entry': 4.07,
-    'block entry': 7.13,
-    'entry of several sectors': 0.533,
-    'activation': 3.31,
-    'transform': 0.0288,
-    'product': 7190.0,
-  }
-)
+NANOSECONDS: Mapping[str, float] = {
+  'multiplication': 0.0176,
+  'kernel entry': 4.07,
+  'block entry': 7.13,
+  'entry of several sectors': 0.533,
+  'activation': 3.31,
+  'transform': 0.0288,
+  'product': 7190.0,
+}
 _BATCH = 64  # for which a layer's method is chosen
 
 

@@ -6,7 +6,6 @@ Legend: B images, H×W pixels, C channels, |G| group elements.
 from collections.abc import Mapping
 from collections.abc import Sequence
 import math
-import types
 from typing import Any
 
 from flax import linen as nn
@@ -30,16 +29,14 @@ from aen.nn.layer import HEADS
 
 PADDINGS = ('VALID', 'SAME')
 # The six groups that rotation and flips generate, by generators.
-GROUPS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
-  {
-    'none': (),
-    'H2': ('horizontal_flip',),
-    'V2': ('vertical_flip',),
-    'H2V2': ('horizontal_flip', 'vertical_flip'),
-    'P4': ('rotation',),
-    'D4': ('rotation', 'horizontal_flip'),
-  }
-)
+GROUPS: Mapping[str, tuple[str, ...]] = {
+  'none': (),
+  'H2': ('horizontal_flip',),
+  'V2': ('vertical_flip',),
+  'H2V2': ('horizontal_flip', 'vertical_flip'),
+  'P4': ('rotation',),
+  'D4': ('rotation', 'horizontal_flip'),
+}
 _CHANNELS, _DENSE, _LAST_DENSE = 20, 100, 50
 _NUM_CONVS, _SIDE = 4, 3
 # Channel divisor by number of copies of each feature, one per group element, so

@@ -6,7 +6,6 @@ Legend: S the sizes of the spatial axes, |G| group elements, C channels.
 from collections.abc import Sequence
 import functools
 import math
-import types
 from typing import Any
 
 import jax
@@ -39,12 +38,10 @@ def _maximum_jvp(
   return largest, lax.optimization_barrier(total) / count
 
 
-_REDUCTIONS = types.MappingProxyType(
-  {
-    'max': (jnp.max, lambda parts: _maximum(*parts)),
-    'mean': (jnp.mean, lambda parts: sum(parts[1:], parts[0]) / len(parts)),
-  }
-)
+_REDUCTIONS = {
+  'max': (jnp.max, lambda parts: _maximum(*parts)),
+  'mean': (jnp.mean, lambda parts: sum(parts[1:], parts[0]) / len(parts)),
+}
 
 
 def _reduction(how: str) -> tuple[Any, Any]:

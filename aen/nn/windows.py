@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import dataclasses
 import itertools
 import math
-import types
 from typing import Any
 
 from flax.typing import PaddingLike
@@ -296,4 +295,4 @@ def _chunk_size(num_images: int, patch_bytes: int) -> int:
   return max(n for n in range(1, fitting + 1) if num_images % n == 0)
 
 
-METHODS = types.MappingProxyType({'conv': _convolution, 'patches': _patches})
+METHODS = {'conv': _convolution, 'patches': _patches}

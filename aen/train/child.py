@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import dataclasses
 import functools
 import inspect
-import types
 from typing import Any
 from typing import NamedTuple
 
@@ -33,9 +32,7 @@ from aen.train.store import Record
 # Children that one program trains side by side on each device. On a CPU a batch
 # of small matrix products is slower than one after another (measured by
 # experiments/search_benchmark.py); on an accelerator it is the whole point.
-CHILDREN_PER_BATCH: Mapping[str, int] = types.MappingProxyType(
-  {'cpu': 1, 'gpu': 32, 'tpu': 32}
-)
+CHILDREN_PER_BATCH: Mapping[str, int] = {'cpu': 1, 'gpu': 32, 'tpu': 32}
 # Larger sets of images are evaluated in parts: the features of a convolution
 # take many times the memory of its images.
 _MAX_EVALUATED = 1000

@@ -22,7 +22,6 @@ import shutil
 import signal
 import tempfile
 import threading
-import types
 from typing import Any
 import warnings
 
@@ -358,6 +357,8 @@ def _with_data(function: Callable[..., Any], job: Job, refs: list[Any]) -> Any:
   return function(job, lambda: ray.get(refs[0]))
 
 
-EXECUTORS: Mapping[str, Any] = types.MappingProxyType(
-  {'local': None, 'processes': Processes, 'ray': Ray}
-)
+EXECUTORS: Mapping[str, Any] = {
+  'local': None,
+  'processes': Processes,
+  'ray': Ray,
+}

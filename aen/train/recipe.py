@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import dataclasses
 import json
 import math
-import types
 from typing import Any
 from typing import NamedTuple
 
@@ -24,14 +23,10 @@ RECIPE_VERSION = 2
 # their default, so that older stores stay valid.
 _YOUNGER = ('schedule', 'scaling', 'dropout', 'partial_batch')
 
-OPTIMIZERS: Mapping[str, Callable[..., optax.GradientTransformation]] = (
-  types.MappingProxyType(
-    {
-      'adam': lambda momentum: optax.scale_by_adam(b1=momentum),
-      'sgd': lambda momentum: optax.trace(decay=momentum),
-    }
-  )
-)
+OPTIMIZERS: Mapping[str, Callable[..., optax.GradientTransformation]] = {
+  'adam': lambda momentum: optax.scale_by_adam(b1=momentum),
+  'sgd': lambda momentum: optax.trace(decay=momentum),
+}
 
 
 # Layers of `aen.GroupCNN` without a ReLU after them.
@@ -119,17 +114,15 @@ class Initialization(NamedTuple):
 
 
 _UNIFORM = initializers.variance_scaling(1 / 3, 'fan_in', 'uniform')
-INITIALIZERS: Mapping[str, Initialization] = types.MappingProxyType(
-  {
-    'fan_in': Initialization(_UNIFORM),  # U(±1/√fan_in)
-    'lecun': Initialization(initializers.lecun_normal()),
-    'he': Initialization(initializers.he_normal(), _halved_if_linear),
-    'published': Initialization(_UNIFORM, _as_published),
-    'unit_variance': Initialization(
-      initializers.lecun_normal(), _centred, normalised=True
-    ),
-  }
-)
+INITIALIZERS: Mapping[str, Initialization] = {
+  'fan_in': Initialization(_UNIFORM),  # U(±1/√fan_in)
+  'lecun': Initialization(initializers.lecun_normal()),
+  'he': Initialization(initializers.he_normal(), _halved_if_linear),
+  'published': Initialization(_UNIFORM, _as_published),
+  'unit_variance': Initialization(
+    initializers.lecun_normal(), _centred, normalised=True
+  ),
+}
 
 # How pixels are scaled, see `aen.train.evaluate.scaling_of`; and when dropout
 # acts in networks that have it.
@@ -138,14 +131,10 @@ DROPOUTS = ('always', 'first_epoch')
 
 # Factor of the learning rate, as a function of the fraction of training done.
 # (optax.cosine_decay_schedule rounds differently, which would change results.)
-SCHEDULES: Mapping[str, Callable[[jax.Array], jax.Array]] = (
-  types.MappingProxyType(
-    {
-      'constant': jnp.ones_like,
-      'cosine': lambda done: (1 + jnp.cos(jnp.pi * done)) / 2,
-    }
-  )
-)
+SCHEDULES: Mapping[str, Callable[[jax.Array], jax.Array]] = {
+  'constant': jnp.ones_like,
+  'cosine': lambda done: (1 + jnp.cos(jnp.pi * done)) / 2,
+}
 
 # What the best epoch, and the best network, is best in. The likelihood,
 # exp(-loss), is the geometric mean of the probabilities of the true classes; it
@@ -221,16 +210,14 @@ class Recipe:
 
 
 # The fields of a recipe that are chosen from a list of names.
-CHOICES: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
-  {
-    'optimizer': tuple(OPTIMIZERS),
-    'initializer': tuple(INITIALIZERS),
-    'criterion': CRITERIA,
-    'schedule': tuple(SCHEDULES),
-    'scaling': SCALINGS,
-    'dropout': DROPOUTS,
-  }
-)
+CHOICES: Mapping[str, tuple[str, ...]] = {
+  'optimizer': tuple(OPTIMIZERS),
+  'initializer': tuple(INITIALIZERS),
+  'criterion': CRITERIA,
+  'schedule': tuple(SCHEDULES),
+  'scaling': SCALINGS,
+  'dropout': DROPOUTS,
+}
 
 
 def recipe_key(recipe: Recipe) -> str:
