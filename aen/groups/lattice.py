@@ -49,8 +49,7 @@ def chosen(state: int, table: Sequence[T]) -> tuple[T, ...]:
 def shortest_states(network_of: np.ndarray) -> np.ndarray:
   """Returns each network's shortest state, the lowest of several, int32 [R].
 
-  Args:
-    network_of: The network of every state, int [2^K].
+  `network_of` is the network of every state, int [2^K].
 
   >>> shortest_states(np.array([0, 1, 2, 3, 4, 3, 5, 3])).tolist()
   [0, 1, 2, 3, 4, 6]
@@ -230,14 +229,9 @@ def _networks(
   permutations: Mapping[tuple[int, ...], Sequence[np.ndarray]],
   layers: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Finds the networks of a table.
+  """Returns `network_of`, `implied_states` and `num_weights` of a lattice.
 
-  Args:
-    permutations: What each symmetry does to a grid, [K], by its shape.
-    layers: The grids of each layer's inputs and outputs.
-
-  Returns:
-    `network_of`, `implied_states` and `num_weights` of the lattice.
+  `permutations` are what each symmetry does to a grid, [K], by its shape.
   """
   sets = {s: _reduced(p, math.prod(s)) for s, p in permutations.items()}
   distinct = list(dict.fromkeys(layers))
@@ -352,10 +346,6 @@ def _walk(
   cl(B ∪ t) are cl(A₀ ∪ {s, t}). So most steps follow from steps taken before,
   and only about as many partitions are computed as there are networks. Going
   depth-first keeps few of them in memory.
-
-  Args:
-    num_symmetries: K.
-    layers: The inputs and outputs of each different layer, [L].
 
   Returns:
     steps: closure -> the closure after adding each symmetry, [R][K].

@@ -262,13 +262,10 @@ def _cycles(labels: np.ndarray) -> np.ndarray:
 
 
 def _short_cycles(permutation: np.ndarray) -> np.ndarray | None:
-  """Labels the cycles of a permutation whose order is at most `_SHORT`.
+  """Labels the cycles of a permutation; None if its order exceeds `_SHORT`.
 
   Follows every point until it is back, and takes the lowest point on the way,
   which has its label already.
-
-  Returns:
-    Labels; None if the order is larger.
   """
   labels, count = np.empty_like(permutation), 0
   for points, image in _in_blocks(permutation):

@@ -71,20 +71,14 @@ class Block(NamedTuple):
 class Structure:
   """What a compiled program depends on; the rest of a spectral form is data.
 
-  Attributes:
-    num_elements: |A|.
-    in_sectors: (c, n) of each sector of the inputs.
-    out_sectors: (c, m) of each sector of the outputs.
-    cosets: q for each pair of sectors: the kernel has the entries [q, n, m].
-    blocks: The terms, by shape. Those of a sector, or of a pair of sectors, are
-      in the order of its blocks.
+  Terms of a sector, or of a pair of sectors, are in the order of its blocks.
   """
 
-  num_elements: int
-  in_sectors: tuple[tuple[int, int], ...]
-  out_sectors: tuple[tuple[int, int], ...]
-  cosets: tuple[int, ...]
-  blocks: tuple[Block, ...]
+  num_elements: int  # |A|
+  in_sectors: tuple[tuple[int, int], ...]  # (c, n) of each sector
+  out_sectors: tuple[tuple[int, int], ...]  # (c, m) of each sector
+  cosets: tuple[int, ...]  # q of each pair: the kernel has entries [q, n, m]
+  blocks: tuple[Block, ...]  # the terms, by shape
 
   @property
   def pairs(self) -> list[tuple[int, int]]:
@@ -163,18 +157,14 @@ class Spectral:
 class Abelian:
   """An abelian group of permutations, with its characters.
 
-  Attributes:
-    elements: The permutations, the identity first. int32 [|A|, P]
-    phases: The character ρ has the value exp(2πi phases[ρ, a] / denominator)
-      at the element a; the trivial one comes first. int64 [|A|, |A|]
-    denominator: A multiple of the order of every element.
-    generators: Elements that generate the group.
+  The character ρ has the value exp(2πi phases[ρ, a] / denominator) at the
+  element a; the trivial one comes first.
   """
 
-  elements: np.ndarray
-  phases: np.ndarray
-  denominator: int
-  generators: tuple[np.ndarray, ...] = ()
+  elements: np.ndarray  # the identity first, int32 [|A|, P]
+  phases: np.ndarray  # int64 [|A|, |A|]
+  denominator: int  # a multiple of the order of every element
+  generators: tuple[np.ndarray, ...] = ()  # of the group
 
   @classmethod
   def trivial(cls, num_points: int) -> 'Abelian':
@@ -259,10 +249,8 @@ class Abelian:
     """Counts the orbits in which each character occurs.
 
     That is its multiplicity in the permutation representation: an inner product
-    with the numbers of fixed points.
-
-    Returns:
-      For the first `num_in` points and for the others, int64 [2, |A|].
+    with the numbers of fixed points. For the first `num_in` points and for the
+    others, int64 [2, |A|].
     """
     fixed = self.elements == np.arange(self.elements.shape[1], dtype=np.int32)
     counts = np.stack([f.sum(1) for f in np.split(fixed, [num_in], axis=1)])
@@ -275,13 +263,8 @@ def abelian_subsets(
 ) -> dict[int, Abelian]:
   """Returns the abelian groups that subsets of permutations generate.
 
-  Args:
-    generators: Permutations of the points.
-    num_points: The number of points.
-
-  Returns:
-    The groups, by the subset: bit k stands for the k-th permutation. The empty
-    one is first.
+  They are found by the subset, as a state: bit k stands for the k-th
+  permutation. The empty one is first.
   """
   found = {0: Abelian.trivial(num_points)}
   for k, generator in enumerate(generators):
@@ -368,8 +351,7 @@ def best_subgroup(
     candidates: Permutations of inputs and outputs, each [N + M].
     num_in: N.
     num_out: M.
-    force: Whether to return the best group other than the trivial one even if
-      gathering the whole kernel is expected to be faster.
+    force: As in `dense_spectral`.
 
   Returns:
     The group; None for no group, hence the whole kernel.
@@ -450,14 +432,9 @@ def step_operations(
 
 
 def spectral_form(group: Abelian, num_in: int) -> Spectral:
-  """Returns layers in the basis of a group's characters.
+  """Returns the form of all layers that are equivariant to a group.
 
-  Args:
-    group: An abelian group that permutes the N + M points.
-    num_in: N.
-
-  Returns:
-    The form of all layers that are equivariant to the group; see `Spectral.of`.
+  The group permutes N = `num_in` inputs and M outputs. See `Spectral.of`.
   """
   on_outputs = group.on(num_in, group.elements.shape[1])
   inputs, outputs = _sectors(group.on(0, num_in)), _sectors(on_outputs)

@@ -342,11 +342,8 @@ def _of_images(
 ) -> Symmetry:
   """Returns a symmetry of rows and columns, which says what grids it needs.
 
-  Args:
-    name: Its name.
-    fn: A function of an array of at least two axes.
-    square: Whether it needs as many rows as columns.
-    even: The axes along which it swaps halves.
+  It may need as many rows as columns (`square`), or swap halves along some axes
+  (`even`).
   """
 
   def transform(array: np.ndarray) -> np.ndarray:

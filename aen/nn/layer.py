@@ -54,12 +54,7 @@ class SharedLayer(nn.Module):
   def _parameters(
     self, own: Any, x: jax.Array, channels: tuple[int, ...]
   ) -> tuple[jax.Array, jax.Array, jax.Array | None, dict[str, Any]]:
-    """Declares the parameters 'kernel' and 'bias'.
-
-    Args:
-      own: The layer's sharing.
-      x: The inputs.
-      channels: (C,), or () without channels.
+    """Declares the parameters 'kernel' and 'bias', for (C,) or () channels.
 
     Returns:
       x, weights [W, C, F] or [W] and bias (None without one), promoted to one

@@ -30,21 +30,13 @@ _CHUNK_BYTES = 2**20
 
 @dataclasses.dataclass(frozen=True)
 class Frame:
-  """The positions of windows; one entry per spatial axis.
+  """The positions of windows; one entry per spatial axis."""
 
-  Attributes:
-    space: The image's sizes.
-    sides: The windows' sides.
-    strides: The steps between windows.
-    padding: The numbers of zeros before and after the image.
-    dilation: The steps between the points of a window.
-  """
-
-  space: tuple[int, ...]
-  sides: tuple[int, ...]
-  strides: tuple[int, ...]
-  padding: tuple[tuple[int, int], ...]
-  dilation: tuple[int, ...]
+  space: tuple[int, ...]  # the image's sizes
+  sides: tuple[int, ...]  # of a window
+  strides: tuple[int, ...]  # steps between windows
+  padding: tuple[tuple[int, int], ...]  # zeros before and after the image
+  dilation: tuple[int, ...]  # steps between the points of a window
 
   @property
   def spans(self) -> tuple[int, ...]:
@@ -164,12 +156,7 @@ def check(windows: Frame, group: point_group.Group) -> None:
 def slices(x: jax.Array, windows: Frame) -> list[jax.Array]:
   """Returns, for each point of a window, its values in all windows.
 
-  Args:
-    x: [B, *S, ...].
-    windows: The positions of the windows.
-
-  Returns:
-    One [B, *S', ...] for each point of a window, in row-major order.
+  Of x [B, *S, ...], one [B, *S', ...] for each point, in row-major order.
   """
   rest = ((0, 0),) * (x.ndim - 1 - len(windows.space))
   if any(map(any, windows.padding)):
@@ -215,17 +202,9 @@ def convolve(
   precision: PrecisionLike = None,
   method: str | None = None,
 ) -> jax.Array:
-  """Applies a plain convolution.
+  """Applies a plain convolution: x [B, *S, C], kernel [*K, C, F], [B, *S', F].
 
-  Args:
-    x: [B, *S, C].
-    kernel: [*K, C, F].
-    windows: The positions of the kernel.
-    precision: As in `jax.lax.conv_general_dilated`.
-    method: A name in `METHODS` (default: 'patches' on CPU, else 'conv').
-
-  Returns:
-    [B, *S', F].
+  The method is a name in `METHODS` (default: 'patches' on CPU, else 'conv').
   """
   check_method(method)
   if method is None:

@@ -85,12 +85,9 @@ def scaling_of(images: np.ndarray, how: str = 'auto') -> Scaling:
 class Evaluator(jobs_lib.Trainer):
   """Trains the children that are not in the store yet.
 
-  Attributes:
-    store: Where records are kept; each batch is one transaction.
-    on_trained: Called with the records of every batch.
-    executor: Where children are trained; None for this process.
-    workers: What to do when a worker fails, and the children of a job.
-    folder: Where the data set is written for workers, which must see it.
+  Each batch is one transaction of the store; then `on_trained` is called with
+  its records. Without an executor, children are trained in this process. The
+  data set is written to the folder, which workers must see.
   """
 
   store: store_lib.Results
@@ -102,12 +99,7 @@ class Evaluator(jobs_lib.Trainer):
   def __call__(
     self, requests: Sequence[Request], epochs: int | None = None
   ) -> list[Record]:
-    """Returns one record per request, in order.
-
-    Args:
-      requests: The children.
-      epochs: How long to train them, instead of the recipe's.
-    """
+    """Returns a record per request, in order; `epochs` replace the recipe's."""
     return self.start(requests, epochs)()
 
   def start(
@@ -154,9 +146,6 @@ class Evaluator(jobs_lib.Trainer):
     Without an executor, it does nothing. Of executors that were given as
     objects, such as SLURM's, it is not known what a job costs: only workers of
     those that were given by name prepare without a child to train.
-
-    Args:
-      requests: The first children.
 
     Returns:
       What waits for these children; they are in the store then.

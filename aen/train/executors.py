@@ -182,11 +182,7 @@ class Processes(contextlib.AbstractContextManager):
   """
 
   def __init__(self, workers: int | None = None) -> None:
-    """Prepares processes, which start when they are first needed.
-
-    Args:
-      workers: How many; one per core by default.
-    """
+    """Prepares processes, one per core by default; they start when needed."""
     self.workers = workers or num_cores()
     self._closed = False
     # Idle ones; the last to finish is the first to get another job.
@@ -262,11 +258,7 @@ class _Process:
     return self._pipe.recv()
 
   def end(self, wait: float = 0) -> int | None:
-    """Kills the process; returns its exit code.
-
-    Args:
-      wait: Seconds in which a process that is dying may end by itself.
-    """
+    """Waits some seconds, then kills the process; returns its exit code."""
     self._process.join(wait)
     self._process.kill()
     self._process.join()

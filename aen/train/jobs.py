@@ -64,23 +64,14 @@ _FIELDS = (
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Trainer:
-  """Trains children in this process.
+  """Trains children in this process."""
 
-  Attributes:
-    space: What the numbers of networks mean, an `aen.search.space.Space`.
-    data: The images.
-    fingerprint: The fingerprint of these images.
-    recipe: The children's hyperparameters.
-    keep_params: Whether to keep the parameters too.
-    children_per_batch: As in `train_children`.
-  """
-
-  space: Any
+  space: Any  # what the numbers of networks mean, an `aen.search.space.Space`
   data: child_lib.ChildData
-  fingerprint: str
+  fingerprint: str  # of the images
   recipe: recipe_lib.Recipe
-  keep_params: bool = False
-  children_per_batch: int | None = None
+  keep_params: bool = False  # whether to return the parameters too
+  children_per_batch: int | None = None  # as in `train_children`
 
   @functools.cached_property
   def program(self) -> Callable[[int], nn.Module]:

@@ -232,12 +232,7 @@ def recipe_key(recipe: Recipe) -> str:
 
 
 def scores(record: Any, criterion: str) -> Any:
-  """Returns the value of each epoch by a criterion, from 0 to 1. [E].
-
-  Args:
-    record: Has `validation_accuracy` and `validation_loss`, [E] each.
-    criterion: One of `CRITERIA`.
-  """
+  """Returns the value of each epoch by one of `CRITERIA`, from 0 to 1. [E]."""
   if criterion != 'likelihood':
     return record.validation_accuracy
   return jnp.exp(-jnp.asarray(record.validation_loss))

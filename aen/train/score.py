@@ -69,10 +69,7 @@ class Gain:
     """Returns how many test images would make the same gain clear.
 
     The variance over images falls as 1 / N, that over seeds stays. None if no
-    number of images suffices.
-
-    Args:
-      num_images: N, of this gain.
+    number of images suffices. `num_images` is the N of this gain.
     """
     of_images = (self.standard_error**2 - self.seed_error**2) * num_images
     left = (self.mean / Z_95) ** 2 - self.seed_error**2
@@ -89,21 +86,12 @@ class Gain:
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-  """The best epochs of a network's children; means over seeds.
+  """The best epochs of a network's children; means over seeds."""
 
-  Attributes:
-    value: By the recipe's criterion, from 0 to 1.
-    accuracy: On the validation images; R² of numbers.
-    standard_error: Of the accuracy, over images and seeds.
-    loss: On the validation images.
-    num_seeds: The number of children.
-    num_diverged: The number of children that diverged.
-  """
-
-  value: float
-  accuracy: float
-  standard_error: float
-  loss: float
+  value: float  # by the recipe's criterion, from 0 to 1
+  accuracy: float  # on the validation images; R² of numbers
+  standard_error: float  # of the accuracy, over images and seeds
+  loss: float  # on the validation images
   num_seeds: int
   num_diverged: int
 
@@ -115,13 +103,9 @@ class Score:
     num_images: int,
     numbers: bool = False,
   ) -> 'Score':
-    """Returns the score of a network's children.
+    """Returns the score of a network's children on `num_images` images.
 
-    Args:
-      records: The children.
-      criterion: One of `recipe.CRITERIA`.
-      num_images: The number of validation images.
-      numbers: Whether numbers are predicted, not classes.
+    `numbers` says whether numbers are predicted, not classes.
     """
     best = [recipe_lib.best_epoch(record, criterion) for record in records]
     pairs = list(zip(records, best, strict=True))
@@ -150,10 +134,7 @@ def value(
 ) -> float:
   """Returns the value of a network: its best epoch's score, mean over seeds.
 
-  Args:
-    records: Its children.
-    criterion: One of `recipe.CRITERIA`.
-    epochs: Only the first epochs count, if given.
+  Only the first `epochs` count, if given.
   """
   scores = [
     float(recipe_lib.scores(record, criterion)[best])

@@ -43,18 +43,11 @@ class ResultsError(OSError):
 
 @dataclasses.dataclass(frozen=True)
 class ChildKey:
-  """The identity of a child.
+  """The identity of a child."""
 
-  Attributes:
-    network: Equal for equal networks; see `Space.key`.
-    data: The fingerprint of the images.
-    recipe: The recipe as JSON, with the version of the training code.
-    seed: The random seed.
-  """
-
-  network: str
-  data: str
-  recipe: str
+  network: str  # equal for equal networks; see `Space.key`
+  data: str  # the fingerprint of the images
+  recipe: str  # as JSON, with the version of the training code
   seed: int
 
 
@@ -62,25 +55,18 @@ class ChildKey:
 class Origin:
   """Where and when a child was trained; its numbers may depend on the device.
 
-  Attributes:
-    device: The kind of device, such as 'cpu (AMD EPYC)'.
-    jax: The version of JAX.
-    worker: The process, as host:process.
-    started: When its job started, in seconds since 1970.
-    finished: When its job had finished.
-    workers: The number of workers, 0 if it is unknown.
-    threads: Threads of XLA on the CPU, 0 if unknown. The last digits of
-      convolutions depend on it. It is 1 in launchers and workers; elsewhere,
-      such as in a notebook, it is what JAX was started with.
+  The last digits of convolutions depend on the threads. These are 1 in
+  launchers and workers; elsewhere, such as in a notebook, they are what JAX was
+  started with.
   """
 
-  device: str
-  jax: str
-  worker: str
-  started: float
-  finished: float
-  workers: int = 0
-  threads: int = 0
+  device: str  # its kind, such as 'cpu (AMD EPYC)'
+  jax: str  # the version
+  worker: str  # the process, as host:process
+  started: float  # when its job started, in seconds since 1970
+  finished: float  # when its job had finished
+  workers: int = 0  # how many, 0 if unknown
+  threads: int = 0  # of XLA on the CPU, 0 if unknown
 
 
 class Record(struct.PyTreeNode):
@@ -196,9 +182,6 @@ class Results:
   def __init__(self, path: str | os.PathLike[str] = MEMORY) -> None:
     """Opens a store, creating the file if necessary.
 
-    Args:
-      path: The file.
-
     Raises:
       ResultsError: The file cannot be written, is locked, or is no store.
     """
@@ -232,12 +215,7 @@ class Results:
     self._connection.close()
 
   def get(self, key: ChildKey, with_params: bool = False) -> Record | None:
-    """Returns a child's record, or None if it has not been trained.
-
-    Args:
-      key: The child.
-      with_params: Whether to read its parameters too.
-    """
+    """Returns a child's record, or None if it has not been trained."""
     columns = (*_SIGNED, 'checksum', 'params' if with_params else 'NULL')
     rows = self._rows(
       f'SELECT {", ".join(columns)} FROM results WHERE {_IS_CHILD}',
