@@ -175,12 +175,9 @@ class EquivariantConv(SharedLayer):
       numbers, as in `flax.linen.Conv`. It must be as symmetric as the group:
       'SAME' and 'CIRCULAR' with even kernel sides are errors.
     kernel_dilation: As in `flax.linen.Conv`.
-    use_bias: Whether to add a bias, one per feature (default: True).
-    dtype: The dtype of the computation (default: infer from input and params).
-    param_dtype: The dtype of the parameters (default: float32).
-    precision: Numerical precision of the computation, see `jax.lax.Precision`.
+    use_bias, dtype, param_dtype, precision: As in `flax.linen.Conv`.
     kernel_init: Initialiser of the plain kernel, [*K, |G| * C, |G| * F].
-    bias_init: Initialiser of the bias.
+    bias_init: Initialiser of the bias, one per feature.
     lifting: Whether the inputs lie on the plane, without a group axis.
     method: A name in `windows.METHODS` (default: by platform).
 

@@ -236,10 +236,7 @@ class EquivariantDense(SharedLayer):
     out_shape: The grid of the outputs.
     features: The number of channels at each output point; None for no channel
       axis on either side.
-    use_bias: Whether to add a bias (default: True).
-    dtype: The dtype of the computation (default: infer from input and params).
-    param_dtype: The dtype of the parameters (default: float32).
-    precision: Numerical precision of the computation, see `jax.lax.Precision`.
+    use_bias, dtype, param_dtype, precision: As in `flax.linen.Dense`.
     kernel_init: Initialiser of the plain dense kernel, [N * C, M * F].
     bias_init: Initialiser of the bias.
     invariant: Whether the symmetries act trivially on the outputs: transforming

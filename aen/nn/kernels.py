@@ -9,7 +9,6 @@ weights.
 """
 
 import functools
-import hashlib
 from typing import Any
 
 import jax
@@ -45,7 +44,29 @@ def shared_kernel(weights: jax.Array, index: Array) -> jax.Array:
     index.ravel(), np.arange(index.size)
   ):  # every entry has a weight of its own
     return weights[:num_used].reshape(*index.shape, *weights.shape[1:])
-  return _gather(weights, StaticArray(index))
+  tables_of = functools.cache(lambda: sum_tables(index.ravel()))
+
+  @jax.custom_jvp
+  def gather(weights: jax.Array) -> jax.Array:
+    return weights[index]
+
+  @gather.defjvp
+  def gather_jvp(
+    primals: tuple[jax.Array], tangents: tuple[jax.Array]
+  ) -> tuple[jax.Array, jax.Array]:
+    # As scatters, which JAX transposes to gathers.
+    tables, tail = tables_of(), primals[0].shape[1:]
+    values = tangents[0][: tables[-1].shape[1]]
+    sizes = [index.size, *(table.shape[1] for table in tables)]
+    for table, size in zip(tables[::-1], sizes[-2::-1], strict=True):
+      # The last entry stands for the missing ones of classes with few entries.
+      entries = jnp.zeros((size + 1, *tail), values.dtype)
+      for row in table[::-1]:
+        entries = entries.at[row].add(values, mode='promise_in_bounds')
+      values = entries[:size]
+    return gather(*primals), values.reshape(*index.shape, *tail)
+
+  return gather(weights)
 
 
 def check_index(index: np.ndarray, num_weights: int) -> int:
@@ -59,50 +80,6 @@ def check_index(index: np.ndarray, num_weights: int) -> int:
   if num_used > num_weights:
     raise ValueError(f'the index uses {num_used} weights, got {num_weights}')
   return num_used
-
-
-class StaticArray:
-  """An array as a static argument: hashable, equal by its contents."""
-
-  def __init__(self, labels: np.ndarray) -> None:
-    """Hashes the contents once."""
-    self.labels = labels
-    digest = hashlib.sha256(np.ascontiguousarray(labels).tobytes()).digest()
-    self._key = (labels.shape, labels.dtype, digest)
-
-  def __eq__(self, other: object) -> bool:
-    return isinstance(other, StaticArray) and self._key == other._key
-
-  def __hash__(self) -> int:
-    return hash(self._key)
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
-def _gather(weights: jax.Array, index: StaticArray) -> jax.Array:
-  """`weights[index]` with a gradient that is summed by gathers."""
-  return weights[index.labels]
-
-
-@_gather.defjvp
-def _gather_jvp(
-  index: StaticArray, primals: tuple[jax.Array], tangents: tuple[jax.Array]
-) -> tuple[jax.Array, jax.Array]:
-  """Writes the tangent as scatters, because JAX transposes them to gathers."""
-  tables, tail = _sum_tables(index), primals[0].shape[1:]
-  values = tangents[0][: tables[-1].shape[1]]
-  sizes = [index.labels.size, *(table.shape[1] for table in tables)]
-  for table, size in zip(tables[::-1], sizes[-2::-1], strict=True):
-    # The last entry stands for the missing ones of classes with few entries.
-    entries = jnp.zeros((size + 1, *tail), values.dtype)
-    for row in table[::-1]:
-      entries = entries.at[row].add(values, mode='promise_in_bounds')
-    values = entries[:size]
-  return _gather(*primals, index), values.reshape(*index.labels.shape, *tail)
-
-
-@functools.lru_cache(maxsize=16)
-def _sum_tables(index: StaticArray) -> list[np.ndarray]:
-  return sum_tables(index.labels.ravel())
 
 
 def sum_tables(labels: np.ndarray, width: int = 8) -> list[np.ndarray]:

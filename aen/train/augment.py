@@ -190,16 +190,14 @@ def _linear(entries: list[list[jax.Array | float]]) -> jax.Array:
   return jnp.array([*rows, [0.0, 0.0, 1.0]], jnp.float32)
 
 
-def _rotation(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
-  del shape
+def _rotation(key: jax.Array, _: tuple[int, int]) -> jax.Array:
   angle = _uniform(key, _MAX_ANGLE)
   cos, sin = jnp.cos(angle), jnp.sin(angle)
   return _linear([[cos, -sin], [sin, cos]])
 
 
 def _flip(axis: int) -> Augmentation:
-  def draw(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
-    del shape
+  def draw(key: jax.Array, _: tuple[int, int]) -> jax.Array:
     flipped = np.ones(2)
     flipped[axis] = -1
     signs = jnp.where(jax.random.bernoulli(key), flipped, np.ones(2))
@@ -215,14 +213,12 @@ def _translation(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
   return jnp.eye(3).at[:2, 2].set(shift)
 
 
-def _scaling(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
-  del shape
+def _scaling(key: jax.Array, _: tuple[int, int]) -> jax.Array:
   factor = 1 / (1 + _uniform(key, _MAX_SCALING))
   return _linear([[factor, 0.0], [0.0, factor]])
 
 
-def _shear(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
-  del shape
+def _shear(key: jax.Array, _: tuple[int, int]) -> jax.Array:
   return _linear([[1.0, 0.0], [jnp.tan(_uniform(key, _MAX_SHEAR)), 1.0]])
 
 

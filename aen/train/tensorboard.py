@@ -49,11 +49,13 @@ def callback(
   def events(record: Record) -> Iterator[Any]:
     start = time.time() - record.seconds
     yield event_pb2.Event(wall_time=start, file_version='brain.Event:2')
-    for number, point in enumerate(_points(record), start=1):
-      values = [
-        summary_pb2.Summary.Value(tag=tag, simple_value=value)
-        for tag, value in point.items()
-      ]
+    for number in range(1, record.epochs + 1):
+      values = []
+      for field, tag in CHARTS.items():
+        if len(curve := getattr(record, field)):
+          value = curve[number - 1]
+          value = math.nan if value >= _LARGEST else value
+          values.append(summary_pb2.Summary.Value(tag=tag, simple_value=value))
       yield event_pb2.Event(
         wall_time=start + record.seconds * number / record.epochs,
         step=number,
@@ -73,21 +75,6 @@ def callback(
         writer.close()
 
   return on_trained
-
-
-def _points(record: Record) -> list[dict[str, float]]:
-  """Returns the values of all charts, epoch by epoch."""
-  curves: dict[str, Any] = {
-    tag: getattr(record, field) for field, tag in CHARTS.items()
-  }
-  return [
-    {
-      tag: math.nan if curve[epoch] >= _LARGEST else curve[epoch]
-      for tag, curve in curves.items()
-      if len(curve)
-    }
-    for epoch in range(record.epochs)
-  ]
 
 
 def run_name(record: Record) -> str:
