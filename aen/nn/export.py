@@ -194,8 +194,7 @@ def export(
     'symmetries': [s.name for s in getattr(model, 'symmetries', ())],
   }
   onnx.helper.set_model_props(
-    proto,
-    {k: json.dumps(v, ensure_ascii=False) for k, v in metadata.items()},
+    proto, {k: json.dumps(v, ensure_ascii=False) for k, v in metadata.items()}
   )
   onnx.checker.check_model(proto, full_check=True)
   try:

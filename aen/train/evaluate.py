@@ -398,9 +398,7 @@ def check_batch(data: dataset_lib.Dataset, recipe: recipe_lib.Recipe) -> None:
 
 @contextlib.contextmanager
 def progress_bar(
-  what: str,
-  total: int | None,
-  *also: Callable[[Sequence[Record]], None] | None,
+  what: str, total: int | None, *also: Callable[[Sequence[Record]], None] | None
 ) -> Iterator[Callable[[Sequence[Record]], None]]:
   """Shows a progress bar of children on a terminal; silent elsewhere.
 

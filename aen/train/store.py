@@ -110,14 +110,7 @@ _CURVES = (
   'few_test_accuracy',
 )
 _KEY = tuple(field.name for field in dataclasses.fields(ChildKey))
-COLUMNS = (
-  *_KEY,
-  'symmetries',
-  'num_weights',
-  *_CURVES,
-  'diverged',
-  'seconds',
-)
+COLUMNS = (*_KEY, 'symmetries', 'num_weights', *_CURVES, 'diverged', 'seconds')
 _SIGNED = (*COLUMNS, 'origin')  # what checksums cover
 _IS_CHILD = ' AND '.join(f'{name} = ?' for name in _KEY)
 _SCHEMA = f"""

@@ -27,9 +27,7 @@ _FILE = 'events.out.tfevents.child'
 _LARGEST = float(np.finfo(np.float32).max)  # the loss of a diverged child
 
 
-def callback(
-  directory: io_lib.PathLike,
-) -> Callable[[Sequence[Record]], None]:
+def callback(directory: io_lib.PathLike) -> Callable[[Sequence[Record]], None]:
   """Returns an `on_trained` that writes every child's curves.
 
   Args:
