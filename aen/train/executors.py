@@ -172,7 +172,7 @@ def keep_compilations() -> None:
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
 
 
-class Processes(contextlib.AbstractContextManager):
+class Processes(contextlib.AbstractContextManager['Processes']):
   """Processes of this machine, each of which keeps what it has compiled.
 
   A process that dies fails its own job alone and is replaced by a new one. (A
@@ -287,7 +287,7 @@ def _end_with_the_head() -> None:
   os._exit(1)
 
 
-class Ray(contextlib.AbstractContextManager):
+class Ray(contextlib.AbstractContextManager['Ray']):
   """Tasks of a Ray cluster.
 
   The data set is put into Ray's object store once, from where every node gets

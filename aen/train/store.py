@@ -164,7 +164,7 @@ _DAMAGED = (
 _MARK = b'aen params 1\n'  # then a SHA-256, then an .npz file
 
 
-class Results:
+class Results(contextlib.AbstractContextManager['Results']):
   """The store, in a file or in memory.
 
   >>> store = Results()
@@ -195,10 +195,7 @@ class Results:
       self._prepare()
 
   def __len__(self) -> int:
-    return self._run('SELECT COUNT(*) FROM results').fetchone()[0]
-
-  def __enter__(self) -> 'Results':
-    return self
+    return self._run('SELECT COUNT(*) FROM results')[0][0]
 
   def __exit__(self, *_: object) -> None:
     self.close()
@@ -210,7 +207,7 @@ class Results:
   def get(self, key: ChildKey, with_params: bool = False) -> Record | None:
     """Returns a child's record, or None if it has not been trained."""
     columns = (*_SIGNED, 'checksum', 'params' if with_params else 'NULL')
-    rows = self._rows(
+    rows = self._run(
       f'SELECT {", ".join(columns)} FROM results WHERE {_IS_CHILD}',
       dataclasses.astuple(key),
     )
@@ -253,12 +250,12 @@ class Results:
 
   def failures(self) -> dict[ChildKey, str]:
     """Returns the children that could not be trained, and why."""
-    rows = self._rows('SELECT * FROM failures')
+    rows = self._run('SELECT * FROM failures')
     return {ChildKey(*key): reason for *key, reason in rows}
 
   def origins(self) -> list[Origin]:
     """Returns where and when each child was trained, where that is known."""
-    rows = self._rows('SELECT origin FROM results WHERE origin IS NOT NULL')
+    rows = self._run('SELECT origin FROM results WHERE origin IS NOT NULL')
     return [Origin(**json.loads(origin)) for (origin,) in rows]
 
   def forget_params(self) -> None:
@@ -272,7 +269,7 @@ class Results:
 
     A file whose name ends in .gz is compressed. Equal records give equal bytes.
     """
-    rows = self._rows(
+    rows = self._run(
       f'SELECT {", ".join(_SIGNED)}, checksum, NULL FROM results ORDER BY'
       f' {", ".join(_KEY)}'
     )
@@ -308,20 +305,20 @@ class Results:
     return len(records)
 
   def _prepare(self) -> None:
-    version = self._run('PRAGMA user_version').fetchone()[0]
+    version = self._run('PRAGMA user_version')[0][0]
     if version not in (*_MIGRATIONS, SCHEMA_VERSION):
       raise ResultsError(
         f'{self.path} was written by another version of aen (its format is'
         f' {version}, this one reads {SCHEMA_VERSION}); choose another run'
         ' directory'
       )
-    damage = self._run('PRAGMA quick_check(1)').fetchone()[0]
+    damage = self._run('PRAGMA quick_check(1)')[0][0]
     if damage != 'ok':
       raise sqlite3.DatabaseError(damage)
     self._choose_journal()
     if version != SCHEMA_VERSION:
       with self._transaction():  # in which no other process can do the same
-        version = self._run('PRAGMA user_version').fetchone()[0]
+        version = self._run('PRAGMA user_version')[0][0]
         older = version
         while version != SCHEMA_VERSION:
           for statement in _MIGRATIONS[version]:
@@ -347,7 +344,7 @@ class Results:
 
   def _sign(self) -> None:
     """Gives records of earlier versions their checksums."""
-    for row in self._rows(f'SELECT {", ".join(_SIGNED)} FROM results'):
+    for row in self._run(f'SELECT {", ".join(_SIGNED)} FROM results'):
       self._run(
         f'UPDATE results SET checksum = ? WHERE {_IS_CHILD}',
         (_checksum(row), *row[: len(_KEY)]),
@@ -367,15 +364,11 @@ class Results:
       ) from error
     return record
 
-  def _rows(
+  def _run(
     self, statement: str, values: Sequence[Any] = ()
   ) -> list[tuple[Any, ...]]:
     with self._explained():
       return self._connection.execute(statement, values).fetchall()
-
-  def _run(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-    with self._explained():
-      return self._connection.execute(statement, values)
 
   @contextlib.contextmanager
   def _transaction(self) -> Iterator[None]:

@@ -198,7 +198,7 @@ def test_every_altered_value_of_the_store_is_noticed(tmp_path):
   with store_lib.Results(path) as store:
     store.put([record])
     for column in set(store_lib.COLUMNS) - set(store_lib._KEY):
-      (before,) = store._rows(f'SELECT {column} FROM results')
+      (before,) = store._run(f'SELECT {column} FROM results')
       other = 2 if isinstance(before[0], int) else '[0.75, 0.5]'
       store._run(f'UPDATE results SET {column} = ?', (other,))
       with pytest.raises(store_lib.ResultsError, match='damaged.*move it'):
@@ -206,7 +206,7 @@ def test_every_altered_value_of_the_store_is_noticed(tmp_path):
       with pytest.raises(store_lib.ResultsError, match='damaged.*move it'):
         store.export_csv(tmp_path / 'out.csv')
       store._run(f'UPDATE results SET {column} = ?', before)
-    ((packed,),) = store._rows('SELECT params FROM results')
+    ((packed,),) = store._run('SELECT params FROM results')
     for place in range(0, len(packed), 17):
       flipped = bytearray(packed)
       flipped[place] ^= 1 << place % 8
@@ -241,7 +241,7 @@ def test_records_of_the_version_before_are_read_and_signed(tmp_path):
   record = search_test_record()
   with store_lib.Results(path) as store:
     store.put([dataclasses.replace(record, params={'kernel': np.ones(3)})])
-    ((packed,),) = store._rows('SELECT params FROM results')
+    ((packed,),) = store._run('SELECT params FROM results')
     older = packed[packed.index(b'PK') :]
     store._run('UPDATE results SET params = ?', (older,))
     for column in ('checksum', 'origin'):

@@ -93,7 +93,7 @@ def test_no_flipped_bit_changes_a_number(finished, tmp_path, monkeypatch):
   with store_lib.Results(finished / 'results.sqlite') as store:
     keys = [
       store_lib.ChildKey(*row)
-      for row in store._rows('SELECT network, data, recipe, seed FROM results')
+      for row in store._run('SELECT network, data, recipe, seed FROM results')
     ]
     store._run('PRAGMA wal_checkpoint(TRUNCATE)')
   shutil.copy(finished / 'results.sqlite', finished / 'rows.sqlite')

@@ -195,7 +195,7 @@ def test_a_full_disk_loses_nothing(tmp_path):
   path = tmp_path / 'results.sqlite'
   with store_lib.Results(path) as store:
     store.put(records(3))
-    pages = store._run('PRAGMA page_count').fetchone()[0]
+    pages = store._run('PRAGMA page_count')[0][0]
     store._run(f'PRAGMA max_page_count = {pages}')
     with pytest.raises(store_lib.ResultsError, match='full; free some space'):
       store.put(records(500, start=3))
