@@ -11,13 +11,11 @@ from typing import Any
 import jax
 from jax import lax
 import jax.numpy as jnp
-import numpy as np
 
 from aen.groups import point_group
 from aen.nn import kernels
 from aen.nn import windows
-
-Array = jax.Array | np.ndarray
+from aen.nn.kernels import Array
 
 
 @jax.custom_jvp

@@ -49,17 +49,7 @@ _SETTINGS = (
   'jax_persistent_cache_min_compile_time_secs',
   'jax_persistent_cache_min_entry_size_bytes',
 )
-_recipe_key = functools.lru_cache(maxsize=None)(recipe_lib.recipe_key)
 _KEPT = 2  # data sets in the memory of a worker
-# What jobs have in common whose children one trainer can train.
-_FIELDS = (
-  'space',
-  'data',
-  'fingerprint',
-  'recipe',
-  'keep_params',
-  'children_per_batch',
-)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -89,7 +79,7 @@ class Trainer:
     return store_lib.ChildKey(
       network=self._network_key(network),
       data=self.fingerprint,
-      recipe=_recipe_key(recipe),
+      recipe=recipe_lib.recipe_key(recipe),
       seed=int(seed),
     )
 
@@ -273,7 +263,9 @@ def _trainer(
   job: executors_lib.Job, read: Callable[[], bytes] | None
 ) -> Trainer:
   """Returns what trains children of similar jobs; the last ones are kept."""
-  fields = {name: job[name] for name in _FIELDS}
+  fields = {
+    field.name: job[field.name] for field in dataclasses.fields(Trainer)
+  }
   described = json.dumps(fields)
   with _making:
     if described not in _trainers:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
+import functools
 import json
 import math
 from typing import Any
@@ -220,6 +221,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 
 
+@functools.cache
 def recipe_key(recipe: Recipe) -> str:
   """Returns a recipe as the part of a store's key that describes training."""
   fields = {
