@@ -38,7 +38,7 @@ def pair(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
   perm_in = io_lib.array(perm_in, 'perm_in')
   perm_out = io_lib.array(perm_out, 'perm_out')
   for name, given in (('perm_in', perm_in), ('perm_out', perm_out)):
-    _check_permutation(name, given, given.size)
+    check_permutation(name, given, given.size)
   check_kernel(perm_in.size, perm_out.size)
   rows = perm_in.astype(np.int32) * np.int32(perm_out.size)
   return np.add.outer(rows, perm_out.astype(np.int32)).ravel()
@@ -53,7 +53,8 @@ def check_kernel(num_in: int, num_out: int) -> None:
     )
 
 
-def _check_permutation(name: str, values: np.ndarray, num_points: int) -> None:
+def check_permutation(name: str, values: np.ndarray, num_points: int) -> None:
+  """Raises unless values, [N], are a permutation."""
   if not is_permutation(values, num_points):
     raise ValueError(
       f'{name} must hold each of 0…{num_points - 1} once, got an array of shape'
@@ -84,7 +85,7 @@ def orbits(permutations: Iterable[np.ndarray], num_points: int) -> np.ndarray:
   labels = None
   for k, permutation_k in enumerate(permutations):
     permutation_k = io_lib.array(permutation_k, f'permutation {k}')
-    _check_permutation(f'permutation {k}', permutation_k, num_points)
+    check_permutation(f'permutation {k}', permutation_k, num_points)
     if labels is None:
       labels = _cycles(permutation_k.astype(np.int32))
     else:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from aen import io as io_lib
-from aen.groups.symmetries import as_shape
-from aen.groups.symmetries import is_permutation
+from aen.groups.orbits import as_shape
+from aen.groups.orbits import check_permutation
 
 
 def elements(
@@ -125,10 +125,6 @@ def _check(tables: Iterable[Sequence[int]], num_points: int) -> int:
   num_points = io_lib.positive(num_points, 'num_points')
   as_shape(num_points)  # raises if there are too many
   for table in tables:
-    values = io_lib.array(table, 'a permutation')
-    if not is_permutation(values, num_points):
-      raise ValueError(
-        f'a permutation must hold each of 0…{num_points - 1} once, got an array'
-        f' of shape {values.shape} and dtype {values.dtype} that does not'
-      )
+    name = 'a permutation'
+    check_permutation(name, io_lib.array(table, name), num_points)
   return num_points
