@@ -5,6 +5,7 @@ Legend: B images, H×W pixels, C channels, |G| group elements.
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import functools
 import math
 from typing import Any
 
@@ -190,33 +191,28 @@ class GroupCNN(nn.Module):
       kernel_init=self.kernel_init,
       bias_init=self.bias_init,
     )
-
-    def conv(
-      name: str, features: int, sides: Sequence[int], padding: str
-    ) -> nn.Module:
-      cls = EquivariantConv
-      if self.copies() == _PUBLISHED_COPIES:
-        cls = _PublishedConv
-      return cls(
-        self.symmetries,
-        features,
-        sides,
-        padding=padding,
-        lifting=name == 'conv_0',
-        method=self.method,
-        name=name,
-        **kwargs,
-      )
-
-    names = [f'conv_{i}' for i in range(_NUM_CONVS)]
+    published = self.copies() == _PUBLISHED_COPIES
+    conv = functools.partial(
+      _PublishedConv if published else EquivariantConv,
+      self.symmetries,
+      method=self.method,
+      **kwargs,
+    )
     layers: dict[str, nn.Module] = {
-      name: conv(name, channels, (_SIDE, _SIDE), self.padding) for name in names
+      f'conv_{i}': conv(
+        channels,
+        (_SIDE, _SIDE),
+        padding=self.padding,
+        lifting=i == 0,
+        name=f'conv_{i}',
+      )
+      for i in range(_NUM_CONVS)
     }
     if self.head == 'dense':
       layers['dense_0'] = nn.Dense(dense, name='dense_0', **kwargs)
     else:
       space = _spaces(in_shape, self.padding)[-1]
-      layers['dense_0'] = conv('dense_0', dense, space, 'VALID')
+      layers['dense_0'] = conv(dense, space, padding='VALID', name='dense_0')
     layers['dense_1'] = nn.Dense(_LAST_DENSE, name='dense_1', **kwargs)
     layers['head'] = nn.Dense(self.num_classes, name='head', **kwargs)
     return layers

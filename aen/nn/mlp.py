@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import functools
 import itertools
 import math
 from typing import Any
@@ -134,32 +135,29 @@ class EquivariantMLP(nn.Module):
       kernel_init=self.kernel_init,
       bias_init=self.bias_init,
     )
+    equivariant = functools.partial(
+      EquivariantDense, self.symmetries, method=self.method, **kwargs
+    )
     layers: dict[str, nn.Module] = {
-      f'hidden_{i}': EquivariantDense(
-        self.symmetries,
+      f'hidden_{i}': equivariant(
         in_shape=grids[i],
         out_shape=grids[i + 1],
         features=widths[i] if widths else None,
         max_weights=next(padding, None),
-        method=self.method,
         name=f'hidden_{i}',
-        **kwargs,
       )
       for i in range(len(self.hidden_shapes))
     }
     if self.head == 'dense':
       layers['head'] = nn.Dense(self.num_classes, name='head', **kwargs)
     else:
-      layers['head'] = EquivariantDense(
-        self.symmetries,
+      layers['head'] = equivariant(
         in_shape=grids[-1],
         out_shape=(self.num_classes,),
         features=1 if widths else None,
         invariant=True,
         max_weights=next(padding, None),
-        method=self.method,
         name='head',
-        **kwargs,
       )
     return layers
 
