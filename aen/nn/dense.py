@@ -297,9 +297,8 @@ class EquivariantDense(SharedLayer):
     """Returns the spectral form in use, None if the kernel is gathered."""
     if self.method == 'gather':
       return None
-    grids = self.in_shape, self.out_shape
-    force = self.method == 'spectral'
-    return _spectral(self.symmetries, grids, self.invariant, force)
+    layer = self.symmetries, self.in_shape, self.out_shape, self.invariant
+    return _spectral(*layer, self.method == 'spectral')
 
   @nn.nowrap
   def form_in_use(self) -> spectral_lib.Spectral | None:
@@ -369,9 +368,11 @@ class EquivariantDense(SharedLayer):
 
 @functools.lru_cache(maxsize=512)
 def _spectral(
-  symmetries: Any, grids: Any, invariant: bool, force: bool
+  symmetries: Any, in_shape: Any, out_shape: Any, invariant: bool, force: bool
 ) -> spectral_lib.Spectral | None:
-  index = sharing_lib.dense_sharing(symmetries, *grids, invariant).kernel
+  index = sharing_lib.dense_sharing(
+    symmetries, in_shape, out_shape, invariant
+  ).kernel
   return spectral_lib.dense_spectral(
-    symmetries, *grids, index, invariant, force
+    symmetries, in_shape, out_shape, index, invariant, force
   )

@@ -192,7 +192,7 @@ class GroupCNN(nn.Module):
       bias_init=self.bias_init,
     )
     published = self.copies() == _PUBLISHED_COPIES
-    conv = functools.partial(
+    conv: Any = functools.partial(
       _PublishedConv if published else EquivariantConv,
       self.symmetries,
       method=self.method,
