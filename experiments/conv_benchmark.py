@@ -19,11 +19,9 @@ time for 1000 images. Writes convolutions.csv.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterator
 import contextlib
 import functools
-import json
-import pathlib
-import subprocess
 import time
 from typing import Any
 
@@ -38,6 +36,7 @@ from aen.nn import group_cnn
 from aen.nn import windows
 from experiments import launch
 from experiments import timing
+from experiments.peer_scripts import worker as worker_lib
 
 _BATCH = flags.DEFINE_integer('batch', 32, 'Batch size.', lower_bound=1)
 _REPEATS = flags.DEFINE_integer(
@@ -61,7 +60,7 @@ _CHILDREN = flags.DEFINE_integer(
 _ESCNN = flags.DEFINE_string(
   'escnn', '', 'Python of an environment with escnn, which is timed too.'
 )
-_CPU_TIME = timing.cpu_time()
+_CLOCK = timing.clock()
 _OUT = timing.output('conv_benchmark')
 
 
@@ -124,47 +123,23 @@ def _modules(
   return found
 
 
-class _Escnn(contextlib.AbstractContextManager['_Escnn']):
-  """A process of another Python that makes training steps in escnn."""
-
-  def __init__(
-    self, python: str, group: str, width: float, shape: tuple[int, int, int]
-  ) -> None:
-    cnn = aen.GroupCNN(group_cnn.GROUPS[group], width=width, in_shape=shape)
-    channels, dense = cnn.widths()
-    spec = dict(group=group, shape=shape, channels=channels, dense=dense)
-    scripts = pathlib.Path(__file__).with_name('peer_scripts')
-    script = scripts / 'with_escnn.py'
-    pipe = subprocess.PIPE
-    self._process = subprocess.Popen(
-      [python, str(script), json.dumps({**spec, 'batch': _BATCH.value})],
-      stdin=pipe,
-      stdout=pipe,
-      text=True,
-    )
-    self._process.stdout.readline()  # says versions
-    self._used = 0.0  # its processor time, in seconds
-
-  def step(self) -> None:
-    """Makes one training step."""
-    with contextlib.suppress(BrokenPipeError):
-      self._process.stdin.write('cnn step\n')
-      self._process.stdin.flush()
-    if not (answer := self._process.stdout.readline()):
-      raise ValueError(
-        '--escnn needs the Python of an environment with escnn and PyTorch,'
-        f' got {_ESCNN.value!r}, which stopped with the error above'
-      )
-    self._used = json.loads(answer)['total']
-
-  def cpu_time(self) -> float:
-    """Returns the processor time of this process and that one, in seconds."""
-    return time.process_time() + self._used
-
-  def __exit__(self, *_: Any) -> None:
-    with contextlib.suppress(BrokenPipeError):
-      self._process.stdin.close()
-    self._process.wait()
+@contextlib.contextmanager
+def _escnn(
+  python: str, group: str, width: float, shape: tuple[int, int, int]
+) -> Iterator[worker_lib.Worker]:
+  """Yields a process of another Python that makes training steps in escnn."""
+  cnn = aen.GroupCNN(group_cnn.GROUPS[group], width=width, in_shape=shape)
+  channels, dense = cnn.widths()
+  spec = dict(group=group, shape=shape, channels=channels, dense=dense)
+  spec['batch'] = _BATCH.value
+  try:
+    with worker_lib.Worker(python, 'escnn', spec) as worker:
+      yield worker
+  except worker_lib.Failed as error:
+    raise ValueError(
+      '--escnn needs the Python of an environment with escnn and PyTorch, got'
+      f' {python!r}, which {error}'
+    ) from error
 
 
 def measure(
@@ -212,12 +187,12 @@ def measure(
   calls['augment'] = functools.partial(
     compiled(aen.augment, 0, None, None), key, images, mask
   )
-  clock = time.process_time if _CPU_TIME.value else time.perf_counter
+  clock = _CLOCK()
   with contextlib.ExitStack() as stack:
     if _ESCNN.value:
-      escnn = stack.enter_context(_Escnn(_ESCNN.value, group, width, shape))
-      calls['escnn'] = escnn.step
-      if _CPU_TIME.value:
+      escnn = stack.enter_context(_escnn(_ESCNN.value, group, width, shape))
+      calls['escnn'] = functools.partial(escnn.run, 'cnn step')
+      if clock is time.process_time:
         clock = escnn.cpu_time
     times = timing.interleaved(calls, _REPEATS.value, clock=clock)
   row = {f'{name} ms': timing.milliseconds(times, name) for name in times}

@@ -12,18 +12,17 @@ interrupted run resumes with the first row that is missing. Writes
 results/peers.csv and, from it, docs/peers.md.
 """
 
-from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 import contextlib
-import json
+import functools
 import os
 import pathlib
-import signal
 import string
 import subprocess
 import sys
 import tempfile
-import threading
+import tomllib
 from typing import Any
 from typing import NamedTuple
 import venv
@@ -55,79 +54,28 @@ _PAGE_ONLY = flags.DEFINE_bool(
   'page_only', False, 'Write docs/peers.md from the table, measure nothing.'
 )
 
-_SCRIPTS = pathlib.Path(__file__).with_name('peer_scripts')
-_TEMPLATE = pathlib.Path(__file__).with_name('pages') / 'peers.md'
+_FOLDER = pathlib.Path(__file__).parent
 _SHORT = 0.2  # seconds in each round; tasks that take less run several times
 _LONG = 2.0  # seconds; what takes longer runs once, and again after warming up
 _VERY_LONG = 10.0  # seconds; no compilation takes longer
-_LIMIT = 600.0  # seconds until a process that does not answer is ended
-_AUTHORS = 'autoequivariant_networks/MNIST DQN'
-_CPU = '+cpu'  # wheels without CUDA are tried first
-_TORCH = (('torch==2.13.0' + _CPU, 'numpy<2', 'scipy<1.14'),)
-_ESCNN = (  # its dependency py3nj needs a Fortran compiler, and is optional
-  ('lie_learn', 'joblib', 'pymanopt', 'requests', 'autograd'),
-  ('--no-deps', 'escnn==1.0.11'),
-)
+_CPU = '+cpu'  # ends the version of a wheel without CUDA
 
 
 class Peer(NamedTuple):
-  """A library, and how its tasks are run."""
+  """A library, and how its tasks are run; see peers.toml."""
 
-  environment: str  # a folder below --env_dir; none is this Python's own
-  installs: tuple[tuple[str, ...], ...]  # arguments of pip, call by call
+  environment: str
+  installs: Sequence[str]
   script: str
-  spec: Mapping[str, Any]  # its argument; `source` is a clone in --sources
+  spec: Mapping[str, Any]
 
 
-PEERS = {
-  'aen': Peer('', (), 'aen', {'cache': ''}),
-  'PyTorch, no symmetry': Peer(
-    'torch', _TORCH, 'torch', {'kind': 'dense', 'source': ''}
-  ),
-  'AutoEquiv': Peer(
-    'torch', _TORCH, 'torch', {'kind': 'autoequiv', 'source': 'AutoEquiv'}
-  ),
-  "authors' code": Peer(
-    'torch', _TORCH, 'torch', {'kind': 'authors', 'source': _AUTHORS}
-  ),
-  "authors' code, repaired": Peer(
-    'torch', _TORCH, 'torch', {'kind': 'repaired', 'source': _AUTHORS}
-  ),
-  'emlp': Peer('emlp', (('emlp', 'six', 'flax'),), 'emlp', {}),
-  'escnn': Peer('torch', _TORCH + _ESCNN, 'escnn', worker_lib.CNN),
-}
+_TABLES = tomllib.loads((_FOLDER / 'peers.toml').read_text('utf-8'))
+PEERS = {name: Peer(**peer) for name, peer in _TABLES['peers'].items()}
+TASKS, FRESH, COLUMNS = (_TABLES[k] for k in ('tasks', 'fresh', 'columns'))
 WARM = 'aen, compiled before'
-# What is measured by processes that take turns, and by new processes.
-TASKS = {
-  'construct one': 'sharing pattern of 784×400, rotation',
-  'construct twelve': 'sharing pattern of 784×400, twelve symmetries',
-  'construct small': 'sharing pattern of 49×49, rotation',
-  'mlp step': 'training step, MLP 784→400→400→10, batch size 64',
-  'small mlp step': 'training step, MLP 49→49→49→10, batch size 64',
-  'child': 'a child: patterns and 250 steps of that MLP',
-  'cnn step': 'training step, group CNN (D4), 28×28, batch size 32',
-}
-FRESH = {
-  '': 'import',
-  'mlp step': 'import to first step, MLP',
-  'small mlp step': 'import to first step, MLP on 49 pixels',
-  'cnn step': 'import to first step, group CNN',
-  'child': 'peak memory of a process that trains a child',
-}
-COLUMNS = (
-  'what',
-  'peer',
-  'version',
-  'unit',
-  'rounds',
-  'value',
-  'ratio',
-  'low',
-  'high',
-)
-Found = dict[
-  str, list[float] | str
-]  # by library: values, or why there are none
+# By library: values, or why there are none.
+Found = dict[str, list[float] | str]
 
 
 def main(_: list[str]) -> None:
@@ -150,37 +98,29 @@ def measure(table: pathlib.Path) -> None:
   with contextlib.ExitStack() as stack:
     workers, rows = _start(stack)
     cache = stack.enter_context(tempfile.TemporaryDirectory())
-    for what, kind, task in _measurements():
-      if what in done:
-        continue
-      if kind == 'turns':
-        found = _in_turns(task, workers)
-      else:
-        found = _in_new_processes(task, workers, cache)
-      rows = [*rows, *_rows(what, found, workers)]
-      rows_lib.add(unfinished, rows, ('what', 'peer'))
+    for measured, tasks in (
+      (_in_turns, TASKS),
+      (functools.partial(_in_new_processes, cache=cache), FRESH),
+    ):
+      for task, what in tasks.items():
+        wanted = not _ONLY.value or any(text in what for text in _ONLY.value)
+        if wanted and what not in done:
+          rows = [*rows, *_rows(what, measured(task, workers), workers)]
+          rows_lib.add(unfinished, rows, ('what', 'peer'))
   if not _ONLY.value:
     table.unlink(missing_ok=True)
   rows_lib.add(table, rows_lib.read(unfinished), ('what', 'peer'))
   unfinished.unlink()
 
 
-def _measurements() -> Iterator[tuple[str, str, str]]:
-  """Yields what is measured, in turns or by new processes, and the task."""
-  for kind, tasks in (('turns', TASKS), ('new', FRESH)):
-    for task, what in tasks.items():
-      if not _ONLY.value or any(text in what for text in _ONLY.value):
-        yield what, kind, task
-
-
 def _start(
   stack: contextlib.ExitStack,
-) -> tuple[dict[str, 'Worker'], list[rows_lib.Row]]:
+) -> tuple[dict[str, worker_lib.Worker], list[rows_lib.Row]]:
   """Starts a worker for every library; rows say why others have none."""
   workers, rows = {}, []
   for peer in PEERS:
     try:
-      workers[peer] = stack.enter_context(Worker(peer))
+      workers[peer] = stack.enter_context(start(peer))
     except ValueError as error:
       print(f'{peer}: {error}', flush=True)
       row = {'what': '', 'peer': peer, 'value': str(error)}
@@ -188,9 +128,9 @@ def _start(
   return workers, rows
 
 
-def _in_turns(task: str, workers: Mapping[str, 'Worker']) -> Found:
+def _in_turns(task: str, workers: Mapping[str, worker_lib.Worker]) -> Found:
   """Returns the seconds of a task, round by round."""
-  found: Found = {p: [] for p, w in workers.items() if task in w.tasks}
+  found: Found = {p: [] for p, w in workers.items() if task in w.about['tasks']}
   # In the first round, which does not count, programs are compiled.
   for number in range(1 + _ROUNDS.value):
     for peer, seconds in found.items():
@@ -209,19 +149,23 @@ def _in_turns(task: str, workers: Mapping[str, 'Worker']) -> Found:
 
 
 def _in_new_processes(
-  task: str, workers: Mapping[str, 'Worker'], cache: str
+  task: str, workers: Mapping[str, worker_lib.Worker], cache: str
 ) -> Found:
   """Returns the total seconds of a task, or the peak memory of a child."""
-  variants = [(p, p, {}) for p, w in workers.items() if task in ('', *w.tasks)]
+  variants = [
+    (peer, peer, {})
+    for peer, worker in workers.items()
+    if task in ('', *worker.about['tasks'])
+  ]
   variants.insert(1, (WARM, 'aen', {'cache': cache}))
   if task:
-    with Worker('aen', cache=cache) as worker:
+    with start('aen', cache=cache) as worker:
       worker.run(task)
   found: Found = {}
   for _ in range(max(1, _ROUNDS.value // 3)):
     for name, peer, changes in variants:
       try:
-        with Worker(peer, **changes) as worker:
+        with start(peer, **changes) as worker:
           usage = worker.run(task) if task else worker.about
       except ValueError as error:
         found[name] = str(error)
@@ -233,7 +177,7 @@ def _in_new_processes(
 
 
 def _rows(
-  what: str, found: Found, workers: Mapping[str, 'Worker']
+  what: str, found: Found, workers: Mapping[str, worker_lib.Worker]
 ) -> list[rows_lib.Row]:
   """Returns a row for each library, with its ratios to aen."""
   ours, rows = found['aen'], []
@@ -281,81 +225,31 @@ def page(rows: list[rows_lib.Row]) -> str:
     lines.append((row['what'] or 'everything', row['peer'], value, ratio))
   versions = sorted({row['version'] for row in rows if row['version']})
   rounds = [int(row['rounds']) for row in rows if row['rounds']]
-  return string.Template(_TEMPLATE.read_text('utf-8')).substitute(
+  template = _FOLDER / 'pages/peers.md'
+  return string.Template(template.read_text('utf-8')).substitute(
     table=rows_lib.markdown(('what', 'library', 'value', 'of aen'), lines),
     versions='; '.join(versions),
     rounds=max(rounds, default=0),
   )
 
 
-class Worker:
-  """A process that runs tasks in the environment of a library."""
-
-  def __init__(self, peer: str, **changes: Any) -> None:
-    """Starts it; raises a ValueError if the library cannot be had."""
-    environment, installs, script, spec = PEERS[peer]
-    spec = {**spec, **changes}
-    if spec.get('source'):
-      source = pathlib.Path(_SOURCES.value, spec['source']).resolve()
-      if not source.exists():
-        raise ValueError('source not at hand')
-      spec['source'] = str(source)
-    python = (
-      sys.executable if not environment else _python(environment, installs)
-    )
-    root = str(pathlib.Path(__file__).parents[1])
-    self._errors = tempfile.TemporaryFile('w+')  # noqa: SIM115, see __exit__
-    self._process = subprocess.Popen(
-      [python, str(_SCRIPTS / f'with_{script}.py'), json.dumps(spec)],
-      stdin=subprocess.PIPE,
-      stdout=subprocess.PIPE,
-      stderr=self._errors,
-      text=True,
-      env={**os.environ, 'PYTHONPATH': '' if environment else root},
-    )
-    self.about = self._answer()
-    self.tasks = self.about['tasks']
-
-  def __enter__(self) -> 'Worker':
-    return self
-
-  def __exit__(self, *_: object) -> None:
-    """Ends the process."""
-    with contextlib.suppress(BrokenPipeError):
-      self._process.stdin.close()
-    self._process.wait()
-    self._errors.close()
-
-  def run(self, task: str) -> dict[str, float]:
-    """Runs a task; returns seconds, total seconds and peak memory."""
-    try:
-      self._process.stdin.write(f'{task}\n')
-      self._process.stdin.flush()
-    except BrokenPipeError:
-      raise ValueError('ended in an earlier task') from None
-    return self._answer()
-
-  def fastest(self, task: str, seconds: float) -> float:
-    """Runs a task for some seconds, at least once; returns the fastest time."""
-    times = [self.run(task)['seconds']]
-    while sum(times) < seconds:
-      times.append(self.run(task)['seconds'])
-    return min(times)
-
-  def _answer(self) -> Any:
-    timer = threading.Timer(_LIMIT, self._process.kill)
-    timer.start()
-    line = self._process.stdout.readline()
-    timer.cancel()
-    if line:
-      return json.loads(line)
-    if self._process.wait() == -signal.SIGKILL:
-      raise ValueError(f'ended: no answer within {_LIMIT:.0f} s, or no memory')
-    self._errors.seek(0)
-    raise ValueError(f'failed: {_last_line(self._errors.read())}')
+def start(peer: str, **changes: Any) -> worker_lib.Worker:
+  """Starts a library's process; fails if the library cannot be had."""
+  environment, installs, script, spec = PEERS[peer]
+  spec = {**spec, **changes}
+  if spec.get('source'):
+    source = pathlib.Path(_SOURCES.value, spec['source']).resolve()
+    if not source.exists():
+      raise ValueError('source not at hand')
+    spec['source'] = str(source)
+  if not environment:
+    path = str(_FOLDER.parent)
+    return worker_lib.Worker(sys.executable, script, spec, path)
+  calls = [call for name in installs for call in _TABLES['installs'][name]]
+  return worker_lib.Worker(_python(environment, calls), script, spec)
 
 
-def _python(name: str, installs: tuple[tuple[str, ...], ...]) -> str:
+def _python(name: str, installs: Sequence[Sequence[str]]) -> str:
   """Returns the Python of an environment; installs what it lacks."""
   folder = pathlib.Path(_ENV_DIR.value, name)
   python = folder / 'bin/python'
@@ -374,7 +268,7 @@ def _python(name: str, installs: tuple[tuple[str, ...], ...]) -> str:
   return str(python.absolute())
 
 
-def _pip_install(python: pathlib.Path, words: tuple[str, ...]) -> str:
+def _pip_install(python: pathlib.Path, words: Sequence[str]) -> str:
   """Installs packages; returns nothing, or why that failed."""
   print(f'installing {" ".join(words)}', flush=True)
   done = subprocess.run(
@@ -385,14 +279,8 @@ def _pip_install(python: pathlib.Path, words: tuple[str, ...]) -> str:
     check=False,
   )
   if done.returncode and any(word.endswith(_CPU) for word in words):
-    return _pip_install(python, tuple(w.removesuffix(_CPU) for w in words))
-  return _last_line(done.stderr) if done.returncode else ''
-
-
-def _last_line(text: str) -> str:
-  """Returns what a program said last, short enough for a table."""
-  lines = [line for line in text.splitlines() if line.strip()] or ['no message']
-  return lines[-1].replace('|', '/')[:120]
+    return _pip_install(python, [w.removesuffix(_CPU) for w in words])
+  return worker_lib.last_line(done.stderr) if done.returncode else ''
 
 
 if __name__ == '__main__':

@@ -128,11 +128,12 @@ def training_step(
   return step
 
 
-def cpu_time() -> flags.FlagHolder[bool]:
-  """Defines --cpu_time."""
-  return flags.DEFINE_bool(
+def clock() -> Callable[[], Callable[[], float]]:
+  """Defines --cpu_time; returns a function that returns the clock to read."""
+  cpu_time = flags.DEFINE_bool(
     'cpu_time', False, 'Time the processor, not the clock: for busy machines.'
   )
+  return lambda: time.process_time if cpu_time.value else time.perf_counter
 
 
 def output(benchmark: str) -> Callable[[str], pathlib.Path]:

@@ -3,7 +3,7 @@
 Run by `experiments.conv_benchmark --escnn=PYTHON` with the Python of an
 environment that has escnn and PyTorch, and by `experiments.peers`; `aen` needs
 neither. The argument is JSON: group, shape (height, width, channels), batch,
-channels, dense.
+channels, dense, where they differ from `worker.CNN`.
 """
 
 import functools
@@ -14,6 +14,7 @@ import sys
 from escnn import gspaces
 from escnn import nn
 import torch
+import with_torch
 import worker
 
 SPACES = {
@@ -62,24 +63,13 @@ def main(spec):
   torch.set_num_threads(1)
   batch, shape = spec.pop('batch'), spec['shape']
   images = torch.rand(batch, shape[2], *shape[:2])
-  labels = torch.arange(batch) % 10
-
-  @functools.cache
-  def network():
-    made = Network(**spec)
-    return made, torch.optim.SGD(made.parameters(), 1e-3, momentum=0.9)
-
-  def step():
-    model, optimizer = network()
-    optimizer.zero_grad()
-    torch.nn.functional.cross_entropy(model(images), labels).backward()
-    optimizer.step()
-
+  ready = functools.cache(lambda: with_torch.trainer(Network(**spec), images))
   version = importlib.metadata.version('escnn')
   worker.serve(
-    f'escnn {version}, PyTorch {torch.__version__}', {'cnn step': step}
+    f'escnn {version}, PyTorch {torch.__version__}',
+    {'cnn step': lambda: ready()()},
   )
 
 
 if __name__ == '__main__':
-  main(json.loads(sys.argv[1]))
+  main({**worker.CNN, **json.loads(sys.argv[1])})

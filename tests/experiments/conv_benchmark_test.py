@@ -44,9 +44,9 @@ def test_escnn_runs_in_a_process_of_its_own(benchmark, tmp_path):
   )
   python.chmod(0o755)
   network = 'D4', 1.0, (28, 28, 1)
-  with benchmark._Escnn(str(python), *network) as escnn:
+  with benchmark._escnn(str(python), *network) as escnn:
     before = escnn.cpu_time()
-    escnn.step()
+    escnn.run('cnn step')
     assert escnn.cpu_time() - before >= 1.5
   assert escnn._process.returncode == 0
 
@@ -58,9 +58,9 @@ def test_a_python_without_escnn_is_said(benchmark, tmp_path):
   with (
     flagsaver.flagsaver(escnn=str(python)),
     pytest.raises(ValueError, match='environment with escnn'),
-    benchmark._Escnn(str(python), 'none', 1.0, (28, 28, 1)) as escnn,
+    benchmark._escnn(str(python), 'none', 1.0, (28, 28, 1)) as escnn,
   ):
-    escnn.step()
+    escnn.run('cnn step')
 
 
 def test_bad_shapes_are_said(benchmark):

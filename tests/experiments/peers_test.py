@@ -68,7 +68,7 @@ def test_a_library_that_is_not_at_hand_gets_a_row(peers, tmp_path):
     flagsaver.flagsaver(sources=str(tmp_path)),
     pytest.raises(ValueError, match='source not at hand'),
   ):
-    peers.Worker('AutoEquiv')
+    peers.start('AutoEquiv')
   row = dict.fromkeys(peers.COLUMNS, '')
   text = peers.page(
     [row | {'peer': 'AutoEquiv', 'value': 'source not at hand'}]
@@ -84,9 +84,9 @@ def test_what_fails_gets_a_row_that_says_why(peers, tmp_path, monkeypatch):
     'input()\n'
     "raise OSError('no such | thing')\n"
   )
-  monkeypatch.setattr(peers, '_SCRIPTS', tmp_path)
+  monkeypatch.setattr(peers.worker_lib, '_SCRIPTS', tmp_path)
   monkeypatch.setitem(peers.PEERS, 'dying', peers.Peer('', (), 'dying', {}))
-  with peers.Worker('dying') as worker:
+  with peers.start('dying') as worker:
     found = peers._in_turns('step', {'dying': worker})
     assert found == {'dying': 'failed: OSError: no such / thing'}
     again = peers._in_turns('step', {'dying': worker})
@@ -122,7 +122,7 @@ def test_an_interrupted_run_resumes(peers, tmp_path, monkeypatch):
     "tasks = dict.fromkeys(('child', 'mlp step'), lambda: None)\n"
     "worker.serve('1.0', tasks)\n"
   )
-  monkeypatch.setattr(peers, '_SCRIPTS', tmp_path)
+  monkeypatch.setattr(peers.worker_lib, '_SCRIPTS', tmp_path)
   monkeypatch.setattr(peers, '_SHORT', 0.0)
   fake = peers.Peer('', (), 'fake', {})
   monkeypatch.setattr(peers, 'PEERS', {'a': fake, 'aen': fake})
