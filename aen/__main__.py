@@ -117,26 +117,27 @@ def _symmetries(words: str | None) -> list[Any] | None:
     return None
   if '' not in sys.path:
     sys.path.insert(0, '')  # the working directory, also for the command `aen`
-  found: list[Any] = []
-  for word in words.split(','):
-    module, _, name = word.rpartition(':')
-    if not module:
-      found.append(word)
-      continue
-    try:
-      function = getattr(importlib.import_module(module), name, None)
-    except ModuleNotFoundError as error:
-      raise ValueError(
-        f'--symmetries: there is no module {module!r} in the working directory'
-        f' or on PYTHONPATH, for {word}'
-      ) from error
-    if not callable(function):
-      raise ValueError(
-        f'--symmetries: {module} has no function {name!r}; write'
-        ' module:function, such as numpy:flipud'
-      )
-    found.append(symmetries_lib.Symmetry(word, function))
-  return found
+  return [symmetry(word, ':') for word in words.split(',')]
+
+
+def symmetry(word: str, separator: str) -> Any:
+  """Returns a name as it is, and a module's function as a symmetry."""
+  module, _, name = word.rpartition(separator)
+  if not module:
+    return word
+  try:
+    function = getattr(importlib.import_module(module), name, None)
+  except ModuleNotFoundError as error:
+    raise ValueError(
+      f'--symmetries: there is no module {module!r} in the working directory'
+      f' or on PYTHONPATH, for {word}'
+    ) from error
+  if not callable(function):
+    raise ValueError(
+      f'--symmetries: {module} has no function {name!r}; write'
+      f' module{separator}function, such as numpy{separator}transpose'
+    )
+  return symmetries_lib.Symmetry(word, function)
 
 
 if __name__ == '__main__':

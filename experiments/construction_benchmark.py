@@ -23,7 +23,6 @@ import math
 import multiprocessing
 import os
 import pathlib
-import re
 import time
 from typing import Any
 from typing import NamedTuple
@@ -40,6 +39,7 @@ from aen.groups.paper import elements
 from aen.groups.symmetries import PAPER_SYMMETRIES
 from experiments import launch
 from experiments import timing
+from experiments.peer_scripts import worker as worker_lib
 
 # Beyond this, tables take gigabytes, and longer than any other limit.
 _MAX_TABLE_ENTRIES = 10**8
@@ -309,14 +309,10 @@ def large_layer() -> str:
     lambda: aen.dense_sharing(names, (56, 56), (56, 56)), 1
   )
   order = 56 * 56 * 8  # all shifts, and the square's symmetries: p4m on a torus
-  # getrusage would count the peak memory of the process's parent, too.
-  status, peak = pathlib.Path('/proc/self/status'), math.nan
-  if status.exists():
-    peak = int(re.search(r'VmHWM:\s*(\d+)', status.read_text())[1]) / 1024
   return (
     f'3136×3136 = {shared.kernel.size:,} weights, {shared.num_weights:,} free'
     f' under a group of order {order:,}: {seconds:.1f} s, peak memory'
-    f' {peak:.0f} MiB'
+    f' {worker_lib.usage()["peak"]:.0f} MiB'
   )
 
 

@@ -66,8 +66,8 @@ def overheads() -> Iterator[Mapping[str, Any]]:
       continue
     for workers in (1, 2):
       with executors.EXECUTORS[name](workers) as executor:
-        run(fake_children.Instead(executor), 10 * workers)  # starts workers
-        seconds = run(fake_children.Instead(executor), _JOBS.value)
+        run(fake_children.instead(executor), 10 * workers)  # starts workers
+        seconds = run(fake_children.instead(executor), _JOBS.value)
       yield {
         'executor': name,
         'workers': workers,

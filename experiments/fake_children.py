@@ -7,6 +7,7 @@ import heapq
 import pickle
 import threading
 import time
+import types
 from typing import Any
 
 from flax import linen as nn
@@ -19,42 +20,27 @@ from aen.train import executors
 from aen.train import recipe as recipe_lib
 from aen.train import store as store_lib
 
-
-class Space:
-  """Networks without a program."""
-
-  factory = f'{__name__}:Space'
-  symmetries = ()
-
-  def spec(self) -> dict[str, Any]:
-    """Returns nothing: there is nothing to describe."""
-    return {}
-
-  def key(self, network: int) -> str:
-    """Returns a key as long as a real one."""
-    return f'{network:064}'
-
-  def program(self, network: int) -> nn.Module:
-    """Returns the same for all."""
-    del network
-    return nn.Dense(1)
-
-  def names(self, network: int) -> tuple[str, ...]:
-    """Returns some name."""
-    return (str(network),)
+# Networks that all have one program, with keys as long as real ones.
+_SPACE: Any = types.SimpleNamespace(
+  factory='none',
+  symmetries=(),
+  spec=dict,
+  key='{:064}'.format,
+  program=lambda network: nn.Dense(1),
+  names=lambda network: (str(network),),
+)
 
 
 def evaluator(
   executor: Any,
   store: store_lib.Results,
   folder: str,
-  on_trained: Callable[[Any], None] = lambda records: None,
+  on_trained: Callable[[Any], None],
 ) -> evaluate_lib.Evaluator:
   """Returns an evaluator of such networks."""
-  space: Any = Space()
   nothing = child_lib.Examples(jnp.zeros((1, 1)), jnp.zeros(1, jnp.int32))
   return evaluate_lib.Evaluator(
-    space=space,
+    space=_SPACE,
     data=child_lib.ChildData(nothing, nothing),
     fingerprint='fake data',
     recipe=recipe_lib.Recipe(),
@@ -69,13 +55,13 @@ def evaluator(
 def train(job: executors.Job, read: Any = None) -> list[store_lib.Record]:
   """Returns records of a job at once, with numbers as long as real ones."""
   del read
-  now, space = time.time(), Space()
+  now = time.time()
   recipe = _recipe_key(**job['recipe'])
   return [
     store_lib.Record(
       *_curves(job['recipe']['epochs']),
       key=store_lib.ChildKey(
-        space.key(network), job['fingerprint'], recipe, seed
+        _SPACE.key(network), job['fingerprint'], recipe, seed
       ),
       origin=store_lib.Origin('fake', '', 'fake', now, now, job['workers']),
     )
@@ -94,16 +80,11 @@ def _curves(epochs: int) -> tuple[tuple[float, ...], ...]:
   return tuple(tuple(curve) for curve in curves.tolist())
 
 
-class Instead:
-  """An executor whose workers do not train."""
-
-  def __init__(self, executor: Any) -> None:
-    """Wraps an executor."""
-    self._executor = executor
-
-  def submit(self, _: Any, job: executors.Job, /) -> Any:
-    """Runs `train` in place of the real function."""
-    return self._executor.submit(train, job)
+def instead(executor: Any) -> Any:
+  """Returns an executor that runs `train` in place of the real function."""
+  return types.SimpleNamespace(
+    submit=lambda _, job: executor.submit(train, job)
+  )
 
 
 class Simulated:

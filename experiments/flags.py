@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
-import importlib
 import inspect
 import pathlib
 import re
@@ -24,6 +23,7 @@ from typing import Any
 from absl import flags
 
 import aen
+from aen import __main__ as command
 from aen import io as io_lib
 from aen.data import dataset as dataset_lib
 from aen.data import finding
@@ -336,29 +336,11 @@ def networks(
     **defaults,
   )
 
-  def symmetry(word: str) -> aen.Symmetry | str:
-    """Returns a name as it is, and `module.function` as that function."""
-    module, _, name = word.rpartition('.')
-    if not module:
-      return word
-    try:
-      function = getattr(importlib.import_module(module), name, None)
-    except ModuleNotFoundError as error:
-      raise ValueError(
-        f'--symmetries: there is no module {module!r} in the current directory'
-        f' or on PYTHONPATH, for {word}'
-      ) from error
-    if not callable(function):
-      raise ValueError(
-        f'--symmetries: {module} has no function {name!r}; write'
-        ' module.function, such as numpy.transpose'
-      )
-    return aen.Symmetry(word, function)
-
   def parse() -> dict[str, Any]:
     found = values()
     if found['symmetries'] is not None:
-      found['symmetries'] = [*map(symmetry, found['symmetries'])]
+      words = found['symmetries']
+      found['symmetries'] = [command.symmetry(word, '.') for word in words]
     return found
 
   return parse

@@ -48,18 +48,17 @@ def fastest(function: Callable[[], Any], repeats: int) -> tuple[float, Any]:
 def interleaved(
   variants: Mapping[str, Callable[[], Any]],
   repeats: int,
-  warm_up: int = 1,
   clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
   """Returns the seconds of each variant, round by round.
 
-  In the rounds to warm up, which do not count, programs are compiled.
+  In the first round, which does not count, programs are compiled.
   """
   times: dict[str, list[float]] = {name: [] for name in variants}
-  for number in range(warm_up + repeats):
+  for number in range(1 + repeats):
     for name, run in variants.items():
       seconds, _ = timed(run, clock=clock)
-      if number >= warm_up:
+      if number:
         times[name].append(seconds)
   return times
 

@@ -9,6 +9,7 @@ the script's side, `Worker` that of the process that asks.
 
 import contextlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -44,8 +45,10 @@ def serve(version, tasks):
 
 def usage():
   """Returns the processor time and the peak memory of this process."""
-  status = pathlib.Path('/proc/self/status').read_text()
-  peak = int(re.search(r'VmHWM:\s*(\d+)', status)[1]) / 1024
+  # getrusage would count the peak memory of the process's parent, too.
+  status, peak = pathlib.Path('/proc/self/status'), math.nan
+  if status.exists():
+    peak = int(re.search(r'VmHWM:\s*(\d+)', status.read_text())[1]) / 1024
   return {'total': time.process_time(), 'peak': peak}
 
 
