@@ -19,7 +19,6 @@ import functools
 import statistics
 from typing import Any
 
-from absl import flags
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,14 +32,10 @@ from aen.search import strategies
 from experiments import launch
 from experiments import timing
 
-_STEPS = flags.DEFINE_integer(
-  'steps', 6000, 'Maximum number of steps of a DQN search.', lower_bound=600
-)
-_REPEATS = flags.DEFINE_integer(
-  'repeats', 3, 'Searches; the median ratio counts.', lower_bound=1
-)
-_SEEDS = flags.DEFINE_integer(
-  'seeds', 200, 'Searches of each other strategy.', lower_bound=1
+_FLAGS = launch.Flags(
+  steps=(6000, 'Maximum number of steps of a DQN search.', 600),
+  repeats=(3, 'Searches; the median ratio counts.', 1),
+  seeds=(200, 'Searches of each other strategy.', 1),
 )
 _OUT = timing.output('agent_benchmark')
 
@@ -55,9 +50,9 @@ EPOCHS = 4
 
 def main(_: list[str]) -> None:
   """Measures, prints and writes the table."""
-  config = dataclasses.replace(agent_lib.DQNConfig(), max_steps=_STEPS.value)
+  config = dataclasses.replace(agent_lib.DQNConfig(), max_steps=_FLAGS.steps)
   rows = timing.collect(
-    measure(config, _REPEATS.value, _SEEDS.value), _OUT('agent.csv')
+    measure(config, _FLAGS.repeats, _FLAGS.seeds), _OUT('agent.csv')
   )
   ratio = statistics.median(row['ratio'] for row in rows if 'ratio' in row)
   total = sum(row['seconds'] for row in rows if 'ratio' not in row)

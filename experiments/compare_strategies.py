@@ -27,7 +27,6 @@ import itertools
 import pathlib
 from typing import Any
 
-from absl import flags
 from matplotlib import figure
 import numpy as np
 
@@ -41,21 +40,13 @@ from experiments import rows as rows_lib
 from experiments import traces as traces_lib
 from experiments.flags import parse_strategy
 
-_LANDSCAPES = flags.DEFINE_list(
-  'landscapes', None, 'Landscape files (.npz), separated by commas.'
-)
-_STRATEGIES = flags.DEFINE_multi_string(
-  'strategy', None, 'A strategy; repeat for several. All contenders by default.'
-)
-_SEEDS = flags.DEFINE_integer('seeds', 200, 'Searches of each strategy.', 2)
-_LIGHT_SEEDS = flags.DEFINE_integer(
-  'light_seeds', 100, 'Searches of each DQN but the wide ones.', 2
-)
-_WIDE_SEEDS = flags.DEFINE_integer(
-  'wide_seeds', 20, "Searches of each DQN as wide as the paper's, 400.", 2
-)
-_OUT = flags.DEFINE_string(
-  'out', 'runs/compare_strategies', 'Folder for traces, tables and picture.'
+_FLAGS = launch.Flags(
+  landscapes=(tuple, 'Landscape files (.npz), separated by commas.'),
+  strategy=(list, 'A strategy; repeat for several. All contenders by default.'),
+  seeds=(200, 'Searches of each strategy.', 2),
+  light_seeds=(100, 'Searches of each DQN but the wide ones.', 2),
+  wide_seeds=(20, "Searches of each DQN as wide as the paper's, 400.", 2),
+  out=('runs/compare_strategies', 'Folder for traces, tables and picture.'),
 )
 
 _LIGHT = 'hidden_sizes=(64, 64), replay_capacity=2000'
@@ -83,15 +74,15 @@ _CHUNK = 50
 
 def main(_: list[str]) -> None:
   """Compares, prints and writes tables and picture."""
-  if not _LANDSCAPES.value:
+  if not _FLAGS.landscapes:
     raise ValueError(
       '--landscapes must name files made by experiments.landscape, got none'
     )
-  out, rows, summary = pathlib.Path(_OUT.value), [], []
+  out, rows, summary = pathlib.Path(_FLAGS.out), [], []
   with launch.resumable():
-    for landscape in [landscape_lib.load(f) for f in _LANDSCAPES.value]:
+    for landscape in [landscape_lib.load(f) for f in _FLAGS.landscapes]:
       truth = landscape.values()
-      for label in _STRATEGIES.value or CONTENDERS:
+      for label in _FLAGS.strategy or CONTENDERS:
         traces = search(label, landscape, out / 'traces')
         numbers = np.arange(len(traces.states))
         curves = compare.curves(traces, landscape, numbers)
@@ -117,12 +108,12 @@ def search(
   name, options = parse_strategy(call)
   strategy = traces_lib.make_strategy(landscape, name, **options)
   rounds = _rounds(name, options, landscape)
-  details, searches, chunk = '', _SEEDS.value, _CHUNK
+  details, searches, chunk = '', _FLAGS.seeds, _CHUNK
   if name == 'dqn':
     agent = agent_lib.DQNConfig(**options)
-    details, searches = repr(agent), _LIGHT_SEEDS.value
+    details, searches = repr(agent), _FLAGS.light_seeds
     if max(agent.hidden_sizes) >= 400:
-      searches, chunk = _WIDE_SEEDS.value, 1
+      searches, chunk = _FLAGS.wide_seeds, 1
   parts = []
   for first in range(0, searches, chunk):
     last = min(first + chunk, searches)

@@ -27,7 +27,6 @@ import time
 from typing import Any
 from typing import NamedTuple
 
-from absl import flags
 from matplotlib import figure
 import numpy as np
 from scipy import sparse
@@ -46,15 +45,13 @@ _MAX_TABLE_ENTRIES = 10**8
 FAMILIES = ('784×400', 'single', 'product')
 GRIDS = ((28, 20), (28, 28), (56, 56))  # sides of inputs and outputs
 
-_QUICK = flags.DEFINE_bool(
-  'quick', False, 'At most 10^5 points, |G| = 10^3, and 10 s for a run.'
+_FLAGS = launch.Flags(
+  quick=(False, 'At most 10^5 points, |G| = 10^3, and 10 s for a run.'),
+  max_points=(10**7, 'The largest N.', 10**3),
+  families=(list(FAMILIES), 'What acts on the points.', list(FAMILIES)),
+  scipy=(False, "Only SciPy's components and aen."),
+  repeats=(3, 'Runs; the fastest counts.', 1),
 )
-_MAX_POINTS = flags.DEFINE_integer('max_points', 10**7, 'The largest N.', 10**3)
-_FAMILIES = flags.DEFINE_multi_enum(
-  'families', list(FAMILIES), list(FAMILIES), 'What acts on the points.'
-)
-_SCIPY = flags.DEFINE_bool('scipy', False, "Only SciPy's components and aen.")
-_REPEATS = flags.DEFINE_integer('repeats', 3, 'Runs; the fastest counts.', 1)
 _OUT = timing.output('construction_benchmark')
 
 # Of each method: its colour, its marker, what it is.
@@ -68,21 +65,21 @@ STYLES = {
 
 def main(_: list[str]) -> None:
   """Measures, prints, writes the table and the figure."""
-  if _SCIPY.value:
+  if _FLAGS.scipy:
     os.environ['AEN_CACHE_DIR'] = ''  # no disk: this measures the work itself
-    rows = beside_scipy(GRIDS, _REPEATS.value)
+    rows = beside_scipy(GRIDS, _FLAGS.repeats)
     timing.collect(rows, _OUT('scipy.csv'))
     return
   # Longer runs of the paper's algorithms are predicted and drawn hollow.
-  most, digits, limit = _MAX_POINTS.value, 4, 60.0
-  if _QUICK.value:
+  most, digits, limit = _FLAGS.max_points, 4, 60.0
+  if _FLAGS.quick:
     most, digits, limit = min(most, 10**5), 3, 10.0
-  watch = Stopwatch(limit, _REPEATS.value)
+  watch = Stopwatch(limit, _FLAGS.repeats)
   rows = timing.collect(
-    (measure(case, watch) for case in cases(_FAMILIES.value, most, digits)),
+    (measure(case, watch) for case in cases(_FLAGS.families, most, digits)),
     _OUT('construction.csv'),
   )
-  if {'single', 'product'} <= set(_FAMILIES.value):
+  if {'single', 'product'} <= set(_FLAGS.families):
     draw(rows, _OUT('construction.png'))
   seconds, lattice = timing.fastest(
     lambda: aen.lattice(PAPER_SYMMETRIES, [(28, 28), (20, 20), (20, 20)]), 1

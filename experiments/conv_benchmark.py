@@ -25,7 +25,6 @@ import functools
 import time
 from typing import Any
 
-from absl import flags
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
@@ -38,27 +37,15 @@ from experiments import launch
 from experiments import timing
 from experiments.peer_scripts import worker as worker_lib
 
-_BATCH = flags.DEFINE_integer('batch', 32, 'Batch size.', lower_bound=1)
-_REPEATS = flags.DEFINE_integer(
-  'repeats', 20, 'Rounds; the median counts.', lower_bound=3
-)
-_GROUP = flags.DEFINE_multi_enum(
-  'group', list(group_cnn.GROUPS), list(group_cnn.GROUPS), 'Groups to time.'
-)
-_WIDTHS = flags.DEFINE_multi_float(
-  'width', [1.0, 1.5], 'Small is 1.0, large is 1.5.', lower_bound=0.1
-)
-_SHAPES = flags.DEFINE_multi_string(
-  'shape', ['28x28x1', '32x32x3'], 'Image shapes, height x width x channels.'
-)
-_METHODS = flags.DEFINE_bool(
-  'methods', False, 'Time every way to compute a convolution.'
-)
-_CHILDREN = flags.DEFINE_integer(
-  'children', 1, 'Networks trained at once by vmap.', lower_bound=1
-)
-_ESCNN = flags.DEFINE_string(
-  'escnn', '', 'Python of an environment with escnn, which is timed too.'
+_FLAGS = launch.Flags(
+  batch=(32, 'Batch size.', 1),
+  repeats=(20, 'Rounds; the median counts.', 3),
+  group=(list(group_cnn.GROUPS), 'Groups to time.', list(group_cnn.GROUPS)),
+  width=([1.0, 1.5], 'Small is 1.0, large is 1.5.', 0.1),
+  shape=(['28x28x1', '32x32x3'], 'Image shapes, height x width x channels.'),
+  methods=(False, 'Time every way to compute a convolution.'),
+  children=(1, 'Networks trained at once by vmap.', 1),
+  escnn=('', 'Python of an environment with escnn, which is timed too.'),
 )
 _CLOCK = timing.clock()
 _OUT = timing.output('conv_benchmark')
@@ -66,16 +53,16 @@ _OUT = timing.output('conv_benchmark')
 
 def main(_: list[str]) -> None:
   """Measures, prints and writes the table."""
-  shapes = [text.split('x') for text in _SHAPES.value]
-  for text, sides in zip(_SHAPES.value, shapes, strict=True):
+  shapes = [text.split('x') for text in _FLAGS.shape]
+  for text, sides in zip(_FLAGS.shape, shapes, strict=True):
     if len(sides) != 3 or not all(side.isdecimal() for side in sides):
       raise ValueError(f'--shape must be written like 28x28x1, got {text!r}')
   rows = timing.collect(
     (
       measure(group, width, tuple(map(int, shape)))
       for shape in shapes
-      for width in _WIDTHS.value
-      for group in _GROUP.value
+      for width in _FLAGS.width
+      for group in _FLAGS.group
     ),
     _OUT('convolutions.csv'),
   )
@@ -131,7 +118,7 @@ def _escnn(
   cnn = aen.GroupCNN(group_cnn.GROUPS[group], width=width, in_shape=shape)
   channels, dense = cnn.widths()
   spec = dict(group=group, shape=shape, channels=channels, dense=dense)
-  spec['batch'] = _BATCH.value
+  spec['batch'] = _FLAGS.batch
   try:
     with worker_lib.Worker(python, 'escnn', spec) as worker:
       yield worker
@@ -146,12 +133,12 @@ def measure(
   group: str, width: float, shape: tuple[int, int, int]
 ) -> dict[str, Any]:
   """Times a training step of each variant, and augmentation alone."""
-  images = jax.random.uniform(jax.random.key(0), (_BATCH.value, *shape))
+  images = jax.random.uniform(jax.random.key(0), (_FLAGS.batch, *shape))
   labels = jnp.arange(len(images)) % 10
   optimizer = optax.sgd(1e-3, momentum=0.9)
   mask = jnp.ones(len(aen.AUGMENTATIONS))
-  several = _CHILDREN.value > 1
-  keys = jax.random.split(jax.random.key(1), _CHILDREN.value)
+  several = _FLAGS.children > 1
+  keys = jax.random.split(jax.random.key(1), _FLAGS.children)
   key = keys if several else keys[0]
 
   def compiled(function: Callable[..., Any], *axes: int | None) -> Any:
@@ -174,7 +161,7 @@ def measure(
     return module.apply({'params': params}, x, train=True, rngs=rngs)
 
   calls, states = {}, {}
-  variants = _modules(group_cnn.GROUPS[group], width, shape, _METHODS.value)
+  variants = _modules(group_cnn.GROUPS[group], width, shape, _FLAGS.methods)
   for name, (module, augmented) in variants.items():
     if module not in states:
       states[module] = compiled(functools.partial(init, module), 0)(key)
@@ -189,19 +176,19 @@ def measure(
   )
   clock = _CLOCK()
   with contextlib.ExitStack() as stack:
-    if _ESCNN.value:
-      escnn = stack.enter_context(_escnn(_ESCNN.value, group, width, shape))
+    if _FLAGS.escnn:
+      escnn = stack.enter_context(_escnn(_FLAGS.escnn, group, width, shape))
       calls['escnn'] = functools.partial(escnn.run, 'cnn step')
       if clock is time.process_time:
         clock = escnn.cpu_time
-    times = timing.interleaved(calls, _REPEATS.value, clock=clock)
+    times = timing.interleaved(calls, _FLAGS.repeats, clock=clock)
   row = {f'{name} ms': timing.milliseconds(times, name) for name in times}
   alone = ('augment', 'augmented')
   for name in (n for n in times if n not in ('flax', 'escnn', *alone)):
     row[f'{name} / flax'] = timing.ratio(times, name, 'flax')
   row |= {f'{name} / aen': timing.ratio(times, name, 'aen') for name in alone}
-  row['aen s/1000'] = min(times['aen']) * 1000 / _BATCH.value
-  if _ESCNN.value:
+  row['aen s/1000'] = min(times['aen']) * 1000 / _FLAGS.batch
+  if _FLAGS.escnn:
     row['aen / escnn'] = timing.fastest_ratio(times, 'aen', 'escnn')
   return {
     'images': '×'.join(map(str, shape)),

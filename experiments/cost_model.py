@@ -16,7 +16,6 @@ import math
 import time
 from typing import Any
 
-from absl import flags
 import jax
 import numpy as np
 import optax
@@ -30,11 +29,9 @@ from aen.groups.symmetries import PAPER_SYMMETRIES
 from experiments import launch
 from experiments import timing
 
-_BATCHES = flags.DEFINE_multi_integer(
-  'batch', [64, 512], 'Batch sizes.', lower_bound=1
-)
-_REPEATS = flags.DEFINE_integer(
-  'repeats', 20, 'Steps of each structure; the fastest counts.', lower_bound=3
+_FLAGS = launch.Flags(
+  batch=([64, 512], 'Batch sizes.', 1),
+  repeats=(20, 'Steps of each structure; the fastest counts.', 3),
 )
 
 
@@ -48,7 +45,7 @@ def main(_: list[str]) -> None:
       steps.setdefault(tuple(f.structure for f in forms), (names, layers))
   kinds = list(spectral.NANOSECONDS)
   counts, measured = [], []
-  for batch in _BATCHES.value:
+  for batch in _FLAGS.batch:
     for names, layers in steps.values():
       operations = [spectral.step_operations(*each, batch) for each in layers]
       counts.append([sum(o.get(k, 0) for o in operations) for k in kinds])
@@ -107,7 +104,7 @@ def seconds(names: tuple[str, ...], layers: list[Layer], batch: int) -> float:
   step = jax.jit(timing.training_step(logits, labels, optimizer))
   times = timing.interleaved(
     {'step': functools.partial(step, state, x, collections)},
-    _REPEATS.value,
+    _FLAGS.repeats,
     clock=time.process_time,
   )
   return min(times['step'])

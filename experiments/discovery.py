@@ -33,7 +33,6 @@ import time
 from typing import Any
 from typing import NamedTuple
 
-from absl import flags as absl_flags
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -51,16 +50,12 @@ from experiments import launch
 from experiments import results
 from experiments import rows as rows_lib
 
-_NUM_SEEDS = absl_flags.DEFINE_integer(
-  'num_seeds', 6, 'Draws of each data set.', lower_bound=1
+_FLAGS = launch.Flags(
+  num_seeds=(6, 'Draws of each data set.', 1),
+  out=('results/discovery.csv', 'File of all rows.'),
+  page=('docs/discovery.md', 'Page whose table is written; empty for none.'),
 )
 _PLACES = flags.places()
-_OUT = absl_flags.DEFINE_string(
-  'out', 'results/discovery.csv', 'File of all rows_lib.'
-)
-_PAGE = absl_flags.DEFINE_string(
-  'page', 'docs/discovery.md', 'Page whose table is written; empty for none.'
-)
 
 PLANTED = {
   f'g_digits/iaug{bit}_group': name
@@ -252,16 +247,16 @@ def main(_: list[str]) -> None:
   """Asks everything that has not been answered yet, and writes the page."""
   questions = (
     {'dataset': name, 'seed': seed, 'method': method}
-    for seed in range(_NUM_SEEDS.value)  # any prefix is a fair sample
+    for seed in range(_FLAGS.num_seeds)  # any prefix is a fair sample
     for name in (*list(PLANTED)[seed % 6 :: 6], *MADE)
     for method in (*REFERENCES, *METHODS)
   )
   with launch.resumable():
-    rows = rows_lib.ask_all(pathlib.Path(_OUT.value), questions, ask)
+    rows = rows_lib.ask_all(pathlib.Path(_FLAGS.out), questions, ask)
   print(table(rows))
-  if _PAGE.value:
-    page = pathlib.Path(_PAGE.value).read_text('utf-8')
-    with io_lib.written_text(_PAGE.value) as file:
+  if _FLAGS.page:
+    page = pathlib.Path(_FLAGS.page).read_text('utf-8')
+    with io_lib.written_text(_FLAGS.page) as file:
       file.write(with_table(page, rows))
 
 

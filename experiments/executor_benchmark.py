@@ -20,7 +20,6 @@ import tempfile
 import time
 from typing import Any
 
-from absl import flags
 from matplotlib import ticker
 import numpy as np
 
@@ -31,19 +30,16 @@ from experiments import fake_children
 from experiments import launch
 from experiments import timing
 
-_JOBS = flags.DEFINE_integer(
-  'jobs', 500, 'Jobs to measure the overhead with.', lower_bound=1
+_FLAGS = launch.Flags(
+  jobs=(500, 'Jobs to measure the overhead with.', 1),
+  simulated=([10, 100, 1000], 'Numbers of workers to simulate.'),
+  children=(
+    100_000,
+    'Children of the largest simulation; smaller ones take as long.',
+    1,
+  ),
+  seconds=(2.0, 'Time of a simulated child.'),
 )
-_SIMULATED = flags.DEFINE_multi_integer(
-  'simulated', [10, 100, 1000], 'Numbers of workers to simulate.'
-)
-_CHILDREN = flags.DEFINE_integer(
-  'children',
-  100_000,
-  'Children of the largest simulation; smaller ones take as long.',
-  lower_bound=1,
-)
-_SECONDS = flags.DEFINE_float('seconds', 2.0, 'Time of a simulated child.')
 _OUT = timing.output('executor_benchmark')
 
 
@@ -67,13 +63,13 @@ def overheads() -> Iterator[Mapping[str, Any]]:
     for workers in (1, 2):
       with executors.EXECUTORS[name](workers) as executor:
         run(fake_children.instead(executor), 10 * workers)  # starts workers
-        seconds = run(fake_children.instead(executor), _JOBS.value)
+        seconds = run(fake_children.instead(executor), _FLAGS.jobs)
       yield {
         'executor': name,
         'workers': workers,
-        'jobs': _JOBS.value,
-        'milliseconds per job': 1e3 * workers * seconds / _JOBS.value,
-        'jobs per second': _JOBS.value / seconds,
+        'jobs': _FLAGS.jobs,
+        'milliseconds per job': 1e3 * workers * seconds / _FLAGS.jobs,
+        'jobs per second': _FLAGS.jobs / seconds,
       }
 
 
@@ -106,11 +102,11 @@ def requests(count: int) -> list[tuple[int, int]]:
 
 def simulations(lags: dict[int, np.ndarray]) -> Iterator[Mapping[str, Any]]:
   """Yields how far behind the head is, by number of workers; None: no limit."""
-  largest = max(_SIMULATED.value)
-  for workers in [*_SIMULATED.value, None]:
-    seconds = 0.0 if workers is None else _SECONDS.value
+  largest = max(_FLAGS.simulated)
+  for workers in [*_FLAGS.simulated, None]:
+    seconds = 0.0 if workers is None else _FLAGS.seconds
     share = 5 if workers is None else largest / workers
-    count = max(1, int(_CHILDREN.value / share))
+    count = max(1, int(_FLAGS.children / share))
     executor = fake_children.Simulated(workers or largest, seconds)
     with evaluated(executor) as (evaluate, times):
       start, busy = time.time(), time.process_time()

@@ -34,6 +34,7 @@ from aen.search import search as search_lib
 from aen.search import strategies
 from aen.train import executors
 from aen.train import recipe as recipe_lib
+from experiments import launch
 
 # Fields whose flags have other names: a child has a batch size of its own.
 _AGENT_NAMES = {
@@ -41,12 +42,6 @@ _AGENT_NAMES = {
   'learning_rate': 'q_learning_rate',
   'batch_size': 'q_batch_size',
   'models': 'models_per_epsilon',
-}
-_SIMPLE = {
-  bool: flags.DEFINE_bool,
-  int: flags.DEFINE_integer,
-  float: flags.DEFINE_float,
-  str: flags.DEFINE_string,
 }
 
 
@@ -117,9 +112,9 @@ def _define(
   if choices is not None:
     holder = flags.DEFINE_enum(name, default, list(choices), text)
     return lambda: holder.value
-  if kind in _SIMPLE:
+  if kind in launch.DEFINE:
     bounds = {'lower_bound': 0} if kind is int else {}
-    holder = _SIMPLE[kind](name, default, text, **bounds)
+    holder = launch.DEFINE[kind](name, default, text, **bounds)
     return lambda: holder.value
   element = typing.get_args(kind)[0]  # of tuple[int, ...]
   holder = flags.DEFINE_list(name, default and [*map(str, default)], text)

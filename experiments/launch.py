@@ -1,10 +1,12 @@
-"""How every launcher starts: user errors become one line, not a traceback."""
+"""How every launcher starts: its flags, and user errors in one line."""
 
 from collections.abc import Callable
+from collections.abc import Sequence
 import gc
 import logging
 import os
 import sys
+from typing import Any
 
 from absl import app
 from absl import flags
@@ -15,9 +17,24 @@ from aen.train import executors
 from experiments import interrupt
 
 resumable = interrupt.resumable
+flags.disclaim_key_flags()  # those that are defined here are the launchers'
 
 # Each device gets a copy of the images, so not as many as a large machine has.
 _MOST_DEVICES = 8
+DEFINE = {  # by type
+  bool: flags.DEFINE_bool,
+  int: flags.DEFINE_integer,
+  float: flags.DEFINE_float,
+  str: flags.DEFINE_string,
+  tuple: lambda name, value, text: flags.DEFINE_list(
+    name, value and [*value], text
+  ),
+}
+_REPEATED = {
+  int: flags.DEFINE_multi_integer,
+  float: flags.DEFINE_multi_float,
+  str: flags.DEFINE_multi_string,
+}
 _HELP = {'-h', '-help', '--help', '-helpshort', '--helpshort'}
 
 
@@ -42,6 +59,38 @@ def run(main: Callable[[list[str]], None]) -> None:
 
   about = sys.modules[main.__module__].__doc__ or ''
   app.run(guarded, flags_parser=lambda argv: parse(argv, about))
+
+
+class Flags:
+  """A launcher's flags, as a table; its attributes are their values."""
+
+  def __init__(self, **table: Sequence[Any]) -> None:
+    """Defines flags as name=(default, help text, lower bound or choices).
+
+    A flag has the type of its default, and a type as the default stands for
+    None. Flags of a list are repeated, those of a tuple separated by commas.
+    """
+    self._holders = {name: _define(name, *row) for name, row in table.items()}
+
+  def __getattr__(self, name: str) -> Any:
+    return self._holders[name].value
+
+
+def _define(
+  name: str, default: Any, text: str, limit: Any = None
+) -> flags.FlagHolder[Any]:
+  kind, value = type(default), default
+  if kind is type:
+    kind, value = default, None
+  if isinstance(limit, list):
+    define = flags.DEFINE_multi_enum if kind is list else flags.DEFINE_enum
+    return define(name, value, limit, text)
+  bound = {} if limit is None else {'lower_bound': limit}
+  if kind is list:
+    return _REPEATED[type(value[0]) if value else str](
+      name, value, text, **bound
+    )
+  return DEFINE[kind](name, value, text, **bound)
 
 
 def use_all_cores() -> None:

@@ -24,7 +24,6 @@ import functools
 import os
 from typing import Any
 
-from absl import flags
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
@@ -38,25 +37,18 @@ from aen.train import executors
 from experiments import launch
 from experiments import timing
 
-_BATCHES = flags.DEFINE_multi_integer(
-  'batch', [64, 512], 'Batch sizes.', lower_bound=1
-)
-_REPEATS = flags.DEFINE_integer(
-  'repeats', 15, 'Rounds, of several steps of each variant.', lower_bound=3
-)
-_FEATURES = flags.DEFINE_integer(
-  'features', None, 'Channels at each hidden point.', lower_bound=1
-)
-_THREADS = flags.DEFINE_integer('threads', 1, 'Threads of XLA.', lower_bound=1)
-_BACKWARD = flags.DEFINE_bool(
-  'backward', False, 'Time gathered kernels and ways to sum gradients as well.'
-)
-_SETS = flags.DEFINE_multi_string(
-  'symmetries',
-  None,
-  'Symmetry sets to time, names joined by +, such as'
-  ' --symmetries=rotation+vertical_flip; each symmetry alone and some sets by'
-  ' default.',
+_FLAGS = launch.Flags(
+  batch=([64, 512], 'Batch sizes.', 1),
+  repeats=(15, 'Rounds, of several steps of each variant.', 3),
+  features=(int, 'Channels at each hidden point.', 1),
+  threads=(1, 'Threads of XLA.', 1),
+  backward=(False, 'Time gathered kernels and ways to sum gradients as well.'),
+  symmetries=(
+    list,
+    'Symmetry sets to time, names joined by +, such as'
+    ' --symmetries=rotation+vertical_flip; each symmetry alone and some sets by'
+    ' default.',
+  ),
 )
 _CLOCK = timing.clock()
 _OUT = timing.output('layer_benchmark')
@@ -76,12 +68,12 @@ Kernel = Callable[[jax.Array], jax.Array]
 
 def main(_: list[str]) -> None:
   """Measures, prints and writes the table."""
-  os.environ.update(executors.thread_environment(_THREADS.value))
-  sets = tuple(tuple(s.split('+')) for s in _SETS.value or ()) or SETS
+  os.environ.update(executors.thread_environment(_FLAGS.threads))
+  sets = tuple(tuple(s.split('+')) for s in _FLAGS.symmetries or ()) or SETS
   rows = timing.collect(
     (
       row
-      for batch in _BATCHES.value
+      for batch in _FLAGS.batch
       for names in sets
       for row in measure(names, batch)
     ),
@@ -121,7 +113,7 @@ def _variants(
   names: tuple[str, ...], backward: bool
 ) -> dict[str, tuple[nn.Module, dict[str, Any]]]:
   """Returns modules by name, each with collections to pass along."""
-  features = _FEATURES.value
+  features = _FLAGS.features
   make = functools.partial(aen.EquivariantMLP, names, features=features)
   widths = 400 * (features or 1), 400 * (features or 1), 10
   found: dict[str, tuple[nn.Module, dict[str, Any]]] = {
@@ -213,7 +205,7 @@ def measure(names: tuple[str, ...], batch: int) -> Iterator[dict[str, Any]]:
     return module.apply({'params': params, **extra}, x)
 
   steps, compiling, draws = {}, {}, np.random.default_rng(2)
-  for variant, (module, extra) in _variants(names, _BACKWARD.value).items():
+  for variant, (module, extra) in _variants(names, _FLAGS.backward).items():
     shapes = jax.eval_shape(module.init, jax.random.key(2), x)['params']
     params = jax.tree.map(
       lambda leaf: 0.05 * draws.standard_normal(leaf.shape, leaf.dtype), shapes
@@ -227,7 +219,7 @@ def measure(names: tuple[str, ...], batch: int) -> Iterator[dict[str, Any]]:
       clock=clock,
     )
     steps[variant] = functools.partial(_consecutive, compiled, state, x)
-  times = timing.interleaved(steps, _REPEATS.value, clock=clock)
+  times = timing.interleaved(steps, _FLAGS.repeats, clock=clock)
   forms = [
     layer.spectral()
     for layer in _variants(names, False)['auto'][0].sublayers().values()

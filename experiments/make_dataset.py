@@ -9,53 +9,46 @@ As one .npz file, with the paper's sample figures:
 Ten seconds and five for the 70000 images of G-MNIST on two cores.
 """
 
-from absl import flags as absl_flags
-
 from aen.data import figures
 from aen.data import prepare
 from experiments import flags
 from experiments import launch
 
-_DATASET = absl_flags.DEFINE_multi_string(
-  'dataset',
-  ['g_digits/aug5'],
-  "Names as in aen.load_dataset, such as 'mnist' or 'g_mnist/aug5'; give the"
-  ' flag several times for several sets.',
-)
-_FORMAT = absl_flags.DEFINE_enum(
-  'format',
-  'npz',
-  ['tfds', 'npz', 'both', 'none'],
-  'What to write: a TFDS directory below --data_dir, an .npz file in'
-  ' --output_dir, both, or only figures.',
-)
-_FIGURES = absl_flags.DEFINE_bool(
-  'figures', False, 'Draw the sample figures of G-data sets in --output_dir.'
-)
-_OUTPUT_DIR = absl_flags.DEFINE_string(
-  'output_dir', 'datasets', 'Folder of .npz files and figures.'
-)
-_MAX_EXAMPLES = absl_flags.DEFINE_integer(
-  'max_examples',
-  None,
-  'Maximum number of images per split, for trying things out; with'
-  ' --format=tfds, give it a --data_dir of its own.',
-  lower_bound=1,
+_FLAGS = launch.Flags(
+  dataset=(
+    ['g_digits/aug5'],
+    "Names as in aen.load_dataset, such as 'mnist' or 'g_mnist/aug5'; give the"
+    ' flag several times for several sets.',
+  ),
+  format=(
+    'npz',
+    'What to write: a TFDS directory below --data_dir, an .npz file in'
+    ' --output_dir, both, or only figures.',
+    ['tfds', 'npz', 'both', 'none'],
+  ),
+  figures=(False, 'Draw the sample figures of G-data sets in --output_dir.'),
+  output_dir=('datasets', 'Folder of .npz files and figures.'),
+  max_examples=(
+    int,
+    'Maximum number of images per split, for trying things out; with'
+    ' --format=tfds, give it a --data_dir of its own.',
+    1,
+  ),
 )
 _PLACES = flags.places()
 
 
 def main(_: list[str]) -> None:
   """Makes everything that the flags ask for, and prints where it is."""
-  places, folder = _PLACES(), _OUTPUT_DIR.value
-  limit = {'max_examples': _MAX_EXAMPLES.value}
-  for name in _DATASET.value:
+  places, folder = _PLACES(), _FLAGS.output_dir
+  limit = {'max_examples': _FLAGS.max_examples}
+  for name in _FLAGS.dataset:
     written = []
-    if _FORMAT.value in ('tfds', 'both'):
+    if _FLAGS.format in ('tfds', 'both'):
       written.append(prepare.prepare_tfds(name, places, **limit))
-    if _FORMAT.value in ('npz', 'both'):
+    if _FLAGS.format in ('npz', 'both'):
       written.append(prepare.write_npz(name, places, folder, **limit))
-    if _FIGURES.value:
+    if _FLAGS.figures:
       written += figures.draw_samples(name, places, folder)
     for path in written:
       print(f'wrote {path}')

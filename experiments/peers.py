@@ -27,31 +27,19 @@ from typing import Any
 from typing import NamedTuple
 import venv
 
-from absl import flags
-
 from aen import io as io_lib
 from experiments import launch
 from experiments import rows as rows_lib
 from experiments.peer_scripts import worker as worker_lib
 
-_ENV_DIR = flags.DEFINE_string(
-  'env_dir', 'runs/peers', 'Folder of environments and of unfinished runs.'
-)
-_SOURCES = flags.DEFINE_string(
-  'sources', 'runs/peers', 'Folder of the clones that are no packages.'
-)
-_CORE = flags.DEFINE_integer(
-  'core', 0, 'Core to which processes are pinned.', 0
-)
-_ROUNDS = flags.DEFINE_integer('rounds', 6, 'Rounds; the fastest counts.', 1)
-_ROOT = flags.DEFINE_string(
-  'root', '.', 'The clone: where results/ and docs/ are.'
-)
-_ONLY = flags.DEFINE_multi_string(
-  'only', [], 'Measure only what contains this text; other rows stay.'
-)
-_PAGE_ONLY = flags.DEFINE_bool(
-  'page_only', False, 'Write docs/peers.md from the table, measure nothing.'
+_FLAGS = launch.Flags(
+  env_dir=('runs/peers', 'Folder of environments and of unfinished runs.'),
+  sources=('runs/peers', 'Folder of the clones that are no packages.'),
+  core=(0, 'Core to which processes are pinned.', 0),
+  rounds=(6, 'Rounds; the fastest counts.', 1),
+  root=('.', 'The clone: where results/ and docs/ are.'),
+  only=([], 'Measure only what contains this text; other rows stay.'),
+  page_only=(False, 'Write docs/peers.md from the table, measure nothing.'),
 )
 
 _FOLDER = pathlib.Path(__file__).parent
@@ -80,9 +68,9 @@ Found = dict[str, list[float] | str]
 
 def main(_: list[str]) -> None:
   """Measures, writes the table and the page."""
-  root = pathlib.Path(_ROOT.value)
+  root = pathlib.Path(_FLAGS.root)
   table = root / 'results/peers.csv'
-  if not _PAGE_ONLY.value:
+  if not _FLAGS.page_only:
     measure(table)
   with io_lib.written_text(root / 'docs/peers.md') as file:
     file.write(page(rows_lib.read(table, COLUMNS)))
@@ -91,8 +79,8 @@ def main(_: list[str]) -> None:
 
 def measure(table: pathlib.Path) -> None:
   """Writes a row for each library and each thing that it can do."""
-  os.sched_setaffinity(0, {_CORE.value})  # the workers inherit it
-  unfinished = pathlib.Path(_ENV_DIR.value, 'unfinished.csv')
+  os.sched_setaffinity(0, {_FLAGS.core})  # the workers inherit it
+  unfinished = pathlib.Path(_FLAGS.env_dir, 'unfinished.csv')
   unfinished.parent.mkdir(parents=True, exist_ok=True)
   done = {row['what'] for row in rows_lib.read(unfinished, COLUMNS)}
   with contextlib.ExitStack() as stack:
@@ -103,11 +91,11 @@ def measure(table: pathlib.Path) -> None:
       (functools.partial(_in_new_processes, cache=cache), FRESH),
     ):
       for task, what in tasks.items():
-        wanted = not _ONLY.value or any(text in what for text in _ONLY.value)
+        wanted = not _FLAGS.only or any(text in what for text in _FLAGS.only)
         if wanted and what not in done:
           rows = [*rows, *_rows(what, measured(task, workers), workers)]
           rows_lib.add(unfinished, rows, ('what', 'peer'))
-  if not _ONLY.value:
+  if not _FLAGS.only:
     table.unlink(missing_ok=True)
   rows_lib.add(table, rows_lib.read(unfinished), ('what', 'peer'))
   unfinished.unlink()
@@ -132,7 +120,7 @@ def _in_turns(task: str, workers: Mapping[str, worker_lib.Worker]) -> Found:
   """Returns the seconds of a task, round by round."""
   found: Found = {p: [] for p, w in workers.items() if task in w.about['tasks']}
   # In the first round, which does not count, programs are compiled.
-  for number in range(1 + _ROUNDS.value):
+  for number in range(1 + _FLAGS.rounds):
     for peer, seconds in found.items():
       longest = _VERY_LONG if number == 1 else _LONG
       if isinstance(seconds, str) or (seconds and seconds[-1] > longest):
@@ -162,7 +150,7 @@ def _in_new_processes(
     with start('aen', cache=cache) as worker:
       worker.run(task)
   found: Found = {}
-  for _ in range(max(1, _ROUNDS.value // 3)):
+  for _ in range(max(1, _FLAGS.rounds // 3)):
     for name, peer, changes in variants:
       try:
         with start(peer, **changes) as worker:
@@ -238,7 +226,7 @@ def start(peer: str, **changes: Any) -> worker_lib.Worker:
   environment, installs, script, spec = PEERS[peer]
   spec = {**spec, **changes}
   if spec.get('source'):
-    source = pathlib.Path(_SOURCES.value, spec['source']).resolve()
+    source = pathlib.Path(_FLAGS.sources, spec['source']).resolve()
     if not source.exists():
       raise ValueError('source not at hand')
     spec['source'] = str(source)
@@ -251,7 +239,7 @@ def start(peer: str, **changes: Any) -> worker_lib.Worker:
 
 def _python(name: str, installs: Sequence[Sequence[str]]) -> str:
   """Returns the Python of an environment; installs what it lacks."""
-  folder = pathlib.Path(_ENV_DIR.value, name)
+  folder = pathlib.Path(_FLAGS.env_dir, name)
   python = folder / 'bin/python'
   installed = folder / 'installed.txt'  # what pip has installed, call by call
   if not installed.exists():

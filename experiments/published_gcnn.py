@@ -29,8 +29,6 @@ import itertools
 import pathlib
 import time
 
-from absl import flags as absl_flags
-
 import aen
 from aen.data import dataset as dataset_lib
 from aen.search import gcnn_space
@@ -43,8 +41,8 @@ from experiments import results
 from experiments import rows as rows_lib
 from experiments.rows import Row
 
-_NETWORKS = absl_flags.DEFINE_list(
-  'networks', ['table'], 'Networks to train: table, controls, or both.'
+_FLAGS = launch.Flags(
+  networks=(('table',), 'Networks to train: table, controls, or both.'),
 )
 _DATA = flags.Data(
   dataset='all',
@@ -99,7 +97,7 @@ def main(_: list[str]) -> None:
       if (data := load(name)) is None:
         continue
       print(repr(data))
-      wanted = networks(_NETWORKS.value, table[name])
+      wanted = networks(_FLAGS.networks, table[name])
       for row in measure(data, wanted, store, rows_lib.read(path)):
         rows_lib.add(path, [row], KEY)
       found = True

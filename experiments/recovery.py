@@ -29,7 +29,6 @@ from collections.abc import Mapping
 import time
 from typing import Any
 
-from absl import flags as absl_flags
 import numpy as np
 
 import aen
@@ -42,17 +41,14 @@ from experiments import invariant_sets
 from experiments import launch
 from experiments import rows as rows_lib
 
-_NUM_TRIALS = absl_flags.DEFINE_integer(
-  'num_trials', 20, 'Searches of each kind of data.', lower_bound=1
-)
-_KINDS = absl_flags.DEFINE_multi_enum(
-  'kind',
-  None,
-  ('sequence', 'volume', 'table', 'regression', 'permutation'),
-  'Kind of data; all five by default.',
-)
-_OUT = absl_flags.DEFINE_string(
-  'out', 'runs/recovery', 'Folder of recovery.csv.'
+_FLAGS = launch.Flags(
+  num_trials=(20, 'Searches of each kind of data.', 1),
+  kind=(
+    list,
+    'Kind of data; all five by default.',
+    ['sequence', 'volume', 'table', 'regression', 'permutation'],
+  ),
+  out=('runs/recovery', 'Folder of recovery.csv.'),
 )
 _NUM_EXAMPLES = 400
 _FIRST_SEED = 300  # those below served to choose sizes, noise and defaults
@@ -191,11 +187,11 @@ def summary(rows: Iterable[Mapping[str, object]]) -> str:
 def main(_: list[str]) -> None:
   """Asks everything that has not been answered yet."""
   config = {'experiment': 'recovery', 'examples': _NUM_EXAMPLES}
-  path = io_lib.open_run(_OUT.value, config) / 'recovery.csv'
+  path = io_lib.open_run(_FLAGS.out, config) / 'recovery.csv'
   questions = (
     {'kind': kind, 'seed': _FIRST_SEED + trial}
-    for trial in range(_NUM_TRIALS.value)  # any prefix is a fair sample
-    for kind in _KINDS.value or KINDS
+    for trial in range(_FLAGS.num_trials)  # any prefix is a fair sample
+    for kind in _FLAGS.kind or KINDS
   )
   with launch.resumable():
     print(summary(rows_lib.ask_all(path, questions, ask)))

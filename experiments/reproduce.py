@@ -30,7 +30,6 @@ import platform
 import sys
 from typing import Any
 
-from absl import flags as absl_flags
 import numpy as np
 
 import aen
@@ -60,24 +59,16 @@ _STAGES = [
   'lessons',
   'halves',
 ]
-_STAGE = absl_flags.DEFINE_multi_enum(
-  'stage', _STAGES, _STAGES, 'Stages to run, in this order.'
-)
 _BASES = list(published_mlp.BASES)
-_BASE = absl_flags.DEFINE_multi_enum(
-  'base', _BASES, _BASES, 'Which images are transformed.'
+_FLAGS = launch.Flags(
+  stage=(_STAGES, 'Stages to run, in this order.', _STAGES),
+  base=(_BASES, 'Which images are transformed.', _BASES),
+  verify=(0, 'Only retrain this many known children.', 0),
+  results=('results/mlp', 'Folder of results that count as known.'),
+  run_dir=('runs/reproduce', 'Folder of the store.'),
 )
 _CHILDREN = flags.from_fields(
   aen.SearchConfig, only=('num_seeds', 'top'), num_seeds=3, top=4
-)
-_VERIFY = absl_flags.DEFINE_integer(
-  'verify', 0, 'Only retrain this many known children.', lower_bound=0
-)
-_RESULTS = absl_flags.DEFINE_string(
-  'results', 'results/mlp', 'Folder of results that count as known.'
-)
-_RUN_DIR = absl_flags.DEFINE_string(
-  'run_dir', 'runs/reproduce', 'Folder of the store.'
 )
 _PLACES = flags.places()
 _AGENT: dict[str, Any] = {}  # the paper's
@@ -86,8 +77,8 @@ _SEARCH_RECIPE = aen.Recipe(epochs=4, criterion='accuracy')
 
 def main(_: list[str]) -> None:
   """Runs what has not been run, stage by stage."""
-  run_dir = io_lib.open_run(_RUN_DIR.value, {'experiment': 'reproduce'})
-  results = pathlib.Path(_RESULTS.value)
+  run_dir = io_lib.open_run(_FLAGS.run_dir, {'experiment': 'reproduce'})
+  results = pathlib.Path(_FLAGS.results)
   with (
     launch.resumable(),
     store_lib.Results(run_dir / 'results.sqlite') as store,
@@ -99,12 +90,12 @@ def main(_: list[str]) -> None:
       run_dir=run_dir,
       results=results,
       places=_PLACES(),
-      bases=tuple(_BASE.value),
+      bases=tuple(_FLAGS.base),
       **_CHILDREN(),
     )
-    if _VERIFY.value:
-      sys.exit(verify(work, _VERIFY.value))
-    for stage in _STAGE.value:
+    if _FLAGS.verify:
+      sys.exit(verify(work, _FLAGS.verify))
+    for stage in _FLAGS.stage:
       with timed(results / 'times.csv', stage, work.bases):
         work.run(stage)
 

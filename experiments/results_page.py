@@ -22,7 +22,6 @@ import string
 import tomllib
 from typing import Any
 
-from absl import flags
 from matplotlib import figure
 import numpy as np
 from scipy import stats
@@ -43,8 +42,8 @@ from experiments import retraining
 from experiments import rows as rows_lib
 from experiments import traces
 
-_ROOT = flags.DEFINE_string(
-  'root', '.', 'The clone: where results/ is, and the pages are written.'
+_FLAGS = launch.Flags(
+  root=('.', 'The clone: where results/ is, and the pages are written.'),
 )
 _TEMPLATES = pathlib.Path(__file__).parent / 'pages'
 _PAGES = {
@@ -65,7 +64,7 @@ Values = Mapping[str, Any]  # what a section's placeholders stand for
 
 def main(_: list[str]) -> None:
   """Writes the pages and their pictures."""
-  root = pathlib.Path(_ROOT.value)
+  root = pathlib.Path(_FLAGS.root)
   for name, content in pages(root).items():
     with io_lib.written_text(root / name) as file:
       file.write(content)

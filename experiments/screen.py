@@ -19,7 +19,6 @@ import itertools
 import time
 from typing import Any
 
-from absl import flags
 import numpy as np
 
 import aen
@@ -35,24 +34,14 @@ from experiments import timing
 from experiments import traces as traces_lib
 
 PARTS = ('time', 'level', 'power', 'planted', 'strategies')
-_PARTS = flags.DEFINE_list('parts', list(PARTS), f'Some of {",".join(PARTS)}.')
-_RAW_DIR = flags.DEFINE_string(
-  'raw_dir', None, 'Folder with the official files of MNIST and Fashion-MNIST.'
-)
-_NUM_IMAGES = flags.DEFINE_integer(
-  'num_images', 2000, 'Images of each screening.', lower_bound=100
-)
-_NUM_DRAWS = flags.DEFINE_integer(
-  'num_draws', 20, 'Draws of images with a planted symmetry.', lower_bound=1
-)
-_NUM_SETS = flags.DEFINE_integer(
-  'num_sets', 100, 'Synthetic data sets of each kind.', lower_bound=1
-)
-_SEEDS = flags.DEFINE_integer(
-  'seeds', 120, 'Searches of each strategy on each landscape.', lower_bound=2
-)
-_LANDSCAPES = flags.DEFINE_string(
-  'landscapes', 'results/mlp/landscapes.npz', 'File with several landscapes.'
+_FLAGS = launch.Flags(
+  parts=(PARTS, f'Some of {",".join(PARTS)}.'),
+  raw_dir=(str, 'Folder with the official files of MNIST and Fashion-MNIST.'),
+  num_images=(2000, 'Images of each screening.', 100),
+  num_draws=(20, 'Draws of images with a planted symmetry.', 1),
+  num_sets=(100, 'Synthetic data sets of each kind.', 1),
+  seeds=(120, 'Searches of each strategy on each landscape.', 2),
+  landscapes=('results/mlp/landscapes.npz', 'File with several landscapes.'),
 )
 _OUT = timing.output('screen')
 
@@ -64,18 +53,18 @@ _AFTER = (10, 20)  # networks
 
 def main(_: Sequence[str]) -> None:
   """Measures, prints and writes tables."""
-  if unknown := sorted(set(_PARTS.value) - set(PARTS)):
+  if unknown := sorted(set(_FLAGS.parts) - set(PARTS)):
     raise ValueError(f'--parts are some of {",".join(PARTS)}, got {unknown[0]}')
-  for part in _PARTS.value:
+  for part in _FLAGS.parts:
     rows_lib.write(_OUT(f'{part}.csv'), list(_MEASURE[part]()))
   print(f'Tables: {_OUT("")}')
 
 
 def _images(name: str, num_draws: int = 1) -> Iterator[Any]:
   """Yields disjoint draws of images from a data set."""
-  count = _NUM_IMAGES.value
+  count = _FLAGS.num_images
   images = aen.load_dataset(
-    name, num_train=num_draws * count, raw_dir=_RAW_DIR.value
+    name, num_train=num_draws * count, raw_dir=_FLAGS.raw_dir
   ).train
   for start in range(0, num_draws * count, count):
     yield images.take(np.arange(start, start + count))
@@ -103,7 +92,7 @@ def _level() -> Iterator[dict[str, Any]]:
   any_rejected = []
   for kind, make in invariant_sets.KINDS.items():
     rng = np.random.default_rng(1)
-    for number in range(_NUM_SETS.value):
+    for number in range(_FLAGS.num_sets):
       inputs, labels, symmetries, grid = make(rng)
       found = aen.screen(
         inputs, labels, symmetries, grid=grid, level=_LEVEL, seed=number
@@ -117,7 +106,7 @@ def _level() -> Iterator[dict[str, Any]]:
           'p_value': f'{p_value:.3f}',
           'outcome': found.findings[name].outcome,
         }
-    share = np.mean(any_rejected[-_NUM_SETS.value :])
+    share = np.mean(any_rejected[-_FLAGS.num_sets :])
     print(f'level: {kind}: {100 * share:.1f} % of {number + 1}')
   print(
     f'level: family-wise false rejections {100 * np.mean(any_rejected):.2f} %'
@@ -178,7 +167,7 @@ def _planted() -> Iterator[dict[str, Any]]:
   for base, k in itertools.product(BASES, range(1, 13)):
     name = f'{base}/iaug{k}_group'
     (planted,) = transform.config(f'iaug{k}').symmetries
-    for draw, images in enumerate(_images(name, _NUM_DRAWS.value)):
+    for draw, images in enumerate(_images(name, _FLAGS.num_draws)):
       found = aen.screen(images.images, images.labels, planted, seed=draw)
       rejected.append(bool(found.rejected))
       yield {
@@ -195,14 +184,14 @@ def _planted() -> Iterator[dict[str, Any]]:
 
 
 def _strategies() -> Iterator[dict[str, Any]]:
-  landscapes = landscape_lib.load_all(_LANDSCAPES.value)
+  landscapes = landscape_lib.load_all(_FLAGS.landscapes)
   regrets: dict[str, dict[str, np.ndarray]] = {}  # [N, 2] by strategy, set
   for name, landscape in landscapes.items():
     (images,) = _images(name)
     found = aen.screen(images.images, images.labels)
     for label, (kind, options) in contenders(found, landscape, name).items():
       strategy = traces_lib.make_strategy(landscape, kind, **options)
-      numbers = np.arange(_SEEDS.value)
+      numbers = np.arange(_FLAGS.seeds)
       traces = compare.search_landscape(strategy, landscape, numbers, _ROUNDS)
       curves = compare.curves(traces, landscape, numbers)['networks']
       points = 100 * curves.regret[:, [n - 1 for n in _AFTER]]
@@ -213,7 +202,7 @@ def _strategies() -> Iterator[dict[str, Any]]:
           'landscape': name,
           'strategy': label,
           'networks': networks,
-          'searches': _SEEDS.value,
+          'searches': _FLAGS.seeds,
           'regret': f'{mean[i]:.4f}',
           'band': f'{band[i]:.4f}',
         }

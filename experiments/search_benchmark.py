@@ -28,7 +28,6 @@ import tempfile
 import time
 from typing import Any
 
-from absl import flags as absl_flags
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -46,16 +45,13 @@ from experiments import flags
 from experiments import launch
 from experiments import timing
 
-_BATCHES = absl_flags.DEFINE_multi_integer(
-  'batches', [1, 2, 4, 8], 'Children per batch to compare.', lower_bound=1
-)
-_REPEATS = absl_flags.DEFINE_integer(
-  'repeats', 3, 'Times each batch is trained; the fastest counts.', 1
-)
-_TENSORBOARD = absl_flags.DEFINE_bool(
-  'tensorboard',
-  False,
-  "Also write the children's curves for TensorBoard, and time that.",
+_FLAGS = launch.Flags(
+  batches=([1, 2, 4, 8], 'Children per batch to compare.', 1),
+  repeats=(3, 'Times each batch is trained; the fastest counts.', 1),
+  tensorboard=(
+    False,
+    "Also write the children's curves for TensorBoard, and time that.",
+  ),
 )
 _CLOCK = timing.clock()
 _DATA = flags.Data()
@@ -124,14 +120,14 @@ def compare_search(
   def race(records: Sequence[store_lib.Record]) -> None:
     nonlocal training, writing
     training += sum(record.seconds for record in records)
-    if _TENSORBOARD.value:
+    if _FLAGS.tensorboard:
       writing += timing.timed(write, records)[0]
     if rival.count < num_networks:
       rival(len(records))
 
   start = _CLOCK()()
   with tempfile.TemporaryDirectory() as run_dir:
-    if _TENSORBOARD.value:
+    if _FLAGS.tensorboard:
       write = tensorboard.callback(f'{run_dir}/tensorboard')
     result = search_lib.search(
       data, space, _SEARCH(recipe), run_dir, on_trained=race
@@ -154,7 +150,7 @@ def compare_search(
     f' baselines one after another: {rival.seconds:.1f} s; ratio'
     f' {ours / rival.seconds:.2f};{rest} peak memory {peak:.2f} GiB'
   )
-  if _TENSORBOARD.value:
+  if _FLAGS.tensorboard:
     print(
       f'curves for TensorBoard: {writing:.2f} s,'
       f' {100 * writing / (ours - writing):.2f} % more than without'
@@ -170,7 +166,7 @@ def compare_batches(
   """Times batches of several sizes, interleaved with baselines."""
   program = space.program(len(space) - 1)
   same = [n for n in range(len(space)) if space.program(n) == program]
-  networks = itertools.islice(itertools.cycle(same), max(_BATCHES.value))
+  networks = itertools.islice(itertools.cycle(same), max(_FLAGS.batches))
   inputs = [space.inputs(network).collections for network in networks]
   config = child_lib.ChildConfig(program, recipe)
   variants: dict[str, Callable[[], Any]] = {
@@ -183,9 +179,9 @@ def compare_batches(
       children_per_batch=size,
       devices=jax.devices()[:1],
     )
-    for size in _BATCHES.value
+    for size in _FLAGS.batches
   }
-  times = timing.interleaved({**variants, 'baseline': rival}, _REPEATS.value)
+  times = timing.interleaved({**variants, 'baseline': rival}, _FLAGS.repeats)
   for size in variants:
     seconds = min(times[size]) / int(size)
     print(

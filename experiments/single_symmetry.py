@@ -16,8 +16,6 @@ bases. The same command resumes an interrupted run.
 
 import itertools
 
-from absl import flags as absl_flags
-
 import aen
 from aen import io as io_lib
 from aen.train import store as store_lib
@@ -34,12 +32,10 @@ _CONFIGS = {
   'multiple': published_mlp.MULTIPLE,
 }
 _BASES, _KINDS = list(published_mlp.BASES), list(_CONFIGS)
-_BASE = absl_flags.DEFINE_multi_enum(
-  'base', _BASES, _BASES, 'Which images are transformed.'
-)
-_TABLE = absl_flags.DEFINE_multi_enum('table', _KINDS, _KINDS, 'Which tables.')
-_RUN_DIR = absl_flags.DEFINE_string(
-  'run_dir', 'runs/single_symmetry', 'Where results are written.'
+_FLAGS = launch.Flags(
+  base=(_BASES, 'Which images are transformed.', _BASES),
+  table=(_KINDS, 'Which tables.', _KINDS),
+  run_dir=('runs/single_symmetry', 'Where results are written.'),
 )
 _RECIPE = flags.recipe(**vars(published_mlp.RECIPE))
 _CHILDREN = flags.from_fields(aen.SearchConfig, only=('num_seeds',))
@@ -48,13 +44,13 @@ _PLACES = flags.places()
 
 def main(_: list[str]) -> None:
   """Trains the tables, row by row, and lays them beside the paper's."""
-  run_dir = io_lib.open_run(_RUN_DIR.value, {'experiment': 'single_symmetry'})
+  run_dir = io_lib.open_run(_FLAGS.run_dir, {'experiment': 'single_symmetry'})
   seeds, recipe = range(_CHILDREN()['num_seeds']), _RECIPE(10000)
   with (
     launch.resumable(),
     store_lib.Results(run_dir / 'results.sqlite') as store,
   ):
-    for base, kind in itertools.product(_BASE.value, _TABLE.value):
+    for base, kind in itertools.product(_FLAGS.base, _FLAGS.table):
       configs, rows = _CONFIGS[kind], []
       for config in configs:
         task = retraining.table_task(f'{base}/{config}', seeds, recipe)

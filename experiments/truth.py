@@ -27,7 +27,6 @@ import time
 from typing import Any
 import warnings
 
-from absl import flags as absl_flags
 import numpy as np
 
 import aen
@@ -41,24 +40,19 @@ from experiments import launch
 from experiments import published_mlp
 from experiments import rows as rows_lib
 
-_GAINS = absl_flags.DEFINE_list(
-  'gains', [], 'Of g_mnist and g_fashion_mnist: where to ask for gains.'
-)
-_NUM_SEEDS = absl_flags.DEFINE_integer(
-  'num_seeds', 5, 'Searches for each planted symmetry.', lower_bound=0
-)
-_NUM_SHUFFLED = absl_flags.DEFINE_integer(
-  'num_shuffled', 20, 'Searches with shuffled labels.', lower_bound=0
-)
-_EPOCHS = absl_flags.DEFINE_integer(
-  'epochs',
-  None,
-  'Epochs of a child, planted and shuffled; by default as in a search.',
-  lower_bound=1,
+_FLAGS = launch.Flags(
+  gains=((), 'Of g_mnist and g_fashion_mnist: where to ask for gains.'),
+  num_seeds=(5, 'Searches for each planted symmetry.', 0),
+  num_shuffled=(20, 'Searches with shuffled labels.', 0),
+  epochs=(
+    int,
+    'Epochs of a child, planted and shuffled; by default as in a search.',
+    1,
+  ),
+  out=('runs/truth', 'Folder of truth.csv.'),
 )
 _RETRAINING = flags.from_fields(aen.SearchConfig, only=('top', 'retrain_seeds'))
 _PLACES = flags.places()
-_OUT = absl_flags.DEFINE_string('out', 'runs/truth', 'Folder of truth.csv.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,9 +66,9 @@ class Question:
 
 def main(_: list[str]) -> None:
   """Asks everything that has not been answered yet."""
-  config = {'experiment': 'truth', 'epochs': _EPOCHS.value, **_RETRAINING()}
-  path = io_lib.open_run(_OUT.value, config) / 'truth.csv'
-  asked = questions(_NUM_SEEDS.value, _NUM_SHUFFLED.value, _GAINS.value)
+  config = {'experiment': 'truth', 'epochs': _FLAGS.epochs, **_RETRAINING()}
+  path = io_lib.open_run(_FLAGS.out, config) / 'truth.csv'
+  asked = questions(_FLAGS.num_seeds, _FLAGS.num_shuffled, _FLAGS.gains)
   with launch.resumable():
     rows = rows_lib.ask_all(path, map(dataclasses.asdict, asked), ask)
   print(summary(rows))
@@ -152,8 +146,8 @@ def ask(**columns: Any) -> dict[str, object]:
     )
   images = min(len(data.train), search_lib.SEARCH_IMAGES)
   recipe = search_lib.default_recipe(images)
-  if _EPOCHS.value and question.kind in ('planted', 'shuffled'):
-    recipe = dataclasses.replace(recipe, epochs=_EPOCHS.value)
+  if _FLAGS.epochs and question.kind in ('planted', 'shuffled'):
+    recipe = dataclasses.replace(recipe, epochs=_FLAGS.epochs)
   config = aen.SearchConfig(recipe, seed=question.seed, **_RETRAINING())
   best = search_lib.search(data, space, config).best
   names = {*best.symmetries, *best.implied}

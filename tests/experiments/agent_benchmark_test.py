@@ -1,5 +1,4 @@
 import csv
-from unittest import mock
 
 from absl.testing import flagsaver
 import pytest
@@ -19,7 +18,7 @@ def test_a_small_run_times_everything(benchmark, tmp_path, capsys, monkeypatch):
   small = agent_lib.DQNConfig(num_bits=3, hidden_sizes=(4,), batch_size=8)
   monkeypatch.setattr(benchmark.agent_lib, 'DQNConfig', lambda: small)
   monkeypatch.setattr(benchmark, 'ROUNDS', {'random': 20, 'local': 20})
-  monkeypatch.setattr(benchmark, '_STEPS', mock.Mock(value=20))
+  monkeypatch.setattr(benchmark._FLAGS, 'steps', 20)
   with flagsaver.flagsaver(repeats=1, seeds=2, out=str(tmp_path)):
     benchmark.main([])
   assert 'times its bare updates' in capsys.readouterr().out
