@@ -18,7 +18,6 @@ minutes a landscape; the paper's DQN adds one or two minutes per seed. The same
 command resumes an interrupted run.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -192,15 +191,15 @@ def draw(summary: Sequence[Mapping[str, Any]]) -> figure.Figure:
     summary: The rows of summary.csv; those after `AT[1]` networks are drawn, or
       after as many as all landscapes have.
   """
-  landscapes = {row['landscape'] for row in summary}
-  spent = Counter((row['strategy'], int(row['networks'])) for row in summary)
-  common = {n for (_, n), count in spent.items() if count == len(landscapes)}
+  num_landscapes = len({row['landscape'] for row in summary})
+  spent = rows_lib.by(('networks', 'strategy'), summary)
+  common = [n for (n, _), rows in spent.items() if len(rows) == num_landscapes]
   after = min(AT[1], max(common))
-  values: dict[str, dict[str, float]] = {}
-  for row in summary:
-    if int(row['networks']) == after:
-      of_strategy = values.setdefault(row['strategy'], {})
-      of_strategy[row['landscape']] = 100 * float(row['regret'])
+  values = {
+    strategy: {row['landscape']: 100 * row['regret'] for row in rows}
+    for (networks, strategy), rows in spent.items()
+    if networks == after
+  }
   return charts.regrets(values, after)
 
 

@@ -118,9 +118,9 @@ def _escnn(
   cnn = aen.GroupCNN(group_cnn.GROUPS[group], width=width, in_shape=shape)
   channels, dense = cnn.widths()
   spec = dict(group=group, shape=shape, channels=channels, dense=dense)
-  spec['batch'] = _FLAGS.batch
+  spec |= {'kind': 'escnn', 'batch': _FLAGS.batch}
   try:
-    with worker_lib.Worker(python, 'escnn', spec) as worker:
+    with worker_lib.Worker(python, 'torch', spec) as worker:
       yield worker
   except worker_lib.Failed as error:
     raise ValueError(

@@ -31,18 +31,11 @@ def _shift(step: int) -> aen.Symmetry:
   return aen.Symmetry(f'shift_by_{step}', lambda x: np.roll(x, step, axis=0))
 
 
-def _of_large_order() -> aen.Symmetry:
-  ends = np.cumsum(_LENGTHS)
-  cycles = [np.arange(e - n, e) for n, e in zip(_LENGTHS, ends, strict=True)]
-  points = np.concatenate([np.roll(cycle, -1) for cycle in cycles])
-
-  def act(array: np.ndarray) -> np.ndarray:
-    return array.ravel()[points].reshape(array.shape)
-
-  return aen.Symmetry('of_large_order', act)
-
-
-OF_LARGE_ORDER = _of_large_order()
+_CYCLES = np.split(np.arange(sum(_LENGTHS)), np.cumsum(_LENGTHS)[:-1])
+_POINTS = np.concatenate([np.roll(cycle, -1) for cycle in _CYCLES])
+OF_LARGE_ORDER = aen.Symmetry(
+  'of_large_order', lambda array: array.ravel()[_POINTS].reshape(array.shape)
+)
 
 
 def power(points: np.ndarray, exponent: int) -> np.ndarray:

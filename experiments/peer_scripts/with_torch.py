@@ -1,12 +1,17 @@
-"""PyTorch without symmetry; AutoEquiv and the authors' code, from clones.
+"""PyTorch, without symmetry and with escnn, AutoEquiv or the authors' code.
 
-The argument is JSON: `kind`, one of dense, autoequiv, authors, repaired, and
-`source`, the folder of the clone. `repaired` is the authors' code with its
-index lists as tensors; as lists, they are converted in every step.
+The argument is JSON: `kind`, one of dense, escnn, autoequiv, authors, repaired,
+and of the last three `source`, the folder of the clone. `repaired` is the
+authors' code with its index lists as tensors; as lists, they are converted in
+every step. Of escnn also what differs from `worker.CNN`; it is run by
+`experiments.conv_benchmark --escnn=PYTHON` too, with the Python of an
+environment that has escnn and PyTorch.
 """
 
 import functools
+import importlib.metadata
 import json
+import math
 import pathlib
 import sys
 import threading
@@ -32,35 +37,95 @@ def trainer(network, images):
   return step
 
 
-def dense():
-  """Returns an MLP of the same widths."""
+def of_mlp(make):
+  """Returns the tasks of an MLP."""
+  images = torch.rand(worker.BATCH, worker.SIDES[0] ** 2)
+  ready = functools.cache(lambda: trainer(make(), images))
+
+  def child():
+    step = trainer(make(), images)
+    for _ in range(worker.STEPS):
+      step()
+
+  return {'mlp step': lambda: ready()(), 'child': child}
+
+
+def of_cnn(make, batch, shape, channels, dense, **options):
+  """Returns the task of a CNN; `make` returns its layers and their width."""
+  images = torch.rand(batch, shape[2], *shape[:2])
+
+  def network():
+    layers, width = make(shape, channels, **options)
+    area = math.prod(((side - 4) // 2 - 4) // 2 for side in shape[:2])
+    return nn.Sequential(
+      *layers,
+      nn.Flatten(),
+      nn.Linear(width * area, dense),
+      nn.ReLU(),
+      nn.Dropout(0.5),
+      nn.Linear(dense, 50),
+      nn.Linear(50, 10),
+    )
+
+  ready = functools.cache(lambda: trainer(network(), images))
+  return {'cnn step': lambda: ready()()}
+
+
+def plain():
+  """An MLP of the same widths, a CNN with the channels of all elements."""
   n = [side**2 for side in worker.SIDES]
-  return nn.Sequential(
-    nn.Linear(n[0], n[1]),
-    nn.ReLU(),
-    nn.Linear(n[1], n[2]),
-    nn.ReLU(),
-    nn.Linear(n[2], 10),
-  )
+
+  def mlp():
+    return nn.Sequential(
+      nn.Linear(n[0], n[1]),
+      nn.ReLU(),
+      nn.Linear(n[1], n[2]),
+      nn.ReLU(),
+      nn.Linear(n[2], 10),
+    )
+
+  def cnn(shape, channels, group):
+    del group
+    layers, before, channels = [], shape[2], 8 * channels
+    for i in range(4):
+      layers += [nn.Conv2d(before, channels, 3), nn.ReLU()]
+      layers += [nn.MaxPool2d(2)] if i % 2 else []
+      before = channels
+    return layers, channels
+
+  return {**of_mlp(mlp), **of_cnn(cnn, **worker.CNN)}
 
 
-def cnn():
-  """Returns a CNN with the channels of all group elements."""
-  channels, hidden = 8 * worker.CNN['channels'], worker.CNN['dense']
-  layers, before = [], 1
-  for i in range(4):
-    layers += [nn.Conv2d(before, channels, 3), nn.ReLU()]
-    layers += [nn.MaxPool2d(2)] if i % 2 else []
-    before = channels
-  return nn.Sequential(
-    *layers,
-    nn.Flatten(),
-    nn.Linear(channels * 16, hidden),
-    nn.ReLU(),
-    nn.Dropout(0.5),
-    nn.Linear(hidden, 50),
-    nn.Linear(50, 10),
-  )
+def escnn(**changes):
+  """`aen.GroupCNN` with its head 'dense', in escnn."""
+  from escnn import gspaces
+  from escnn import nn as group_nn
+
+  spaces = {
+    'none': gspaces.trivialOnR2,
+    'H2': gspaces.flip2dOnR2,
+    'V2': gspaces.flip2dOnR2,
+    'H2V2': lambda: gspaces.flipRot2dOnR2(2),
+    'P4': lambda: gspaces.rot2dOnR2(4),
+    'D4': lambda: gspaces.flipRot2dOnR2(4),
+  }
+
+  class Features(group_nn.SequentialModule):
+    def forward(self, x):
+      return super().forward(group_nn.GeometricTensor(x, self.in_type)).tensor
+
+  def cnn(shape, channels, group):
+    space = spaces[group]()
+    before = group_nn.FieldType(space, shape[2] * [space.trivial_repr])
+    hidden = group_nn.FieldType(space, channels * [space.regular_repr])
+    layers = []
+    for i in range(4):
+      layers += [group_nn.R2Conv(before, hidden, 3), group_nn.ReLU(hidden)]
+      layers += [group_nn.PointwiseMaxPool(hidden, 2)] if i % 2 else []
+      before = hidden
+    return [Features(*layers)], hidden.size
+
+  return of_cnn(cnn, **{**worker.CNN, **changes})
 
 
 def rotation(side):
@@ -69,7 +134,7 @@ def rotation(side):
 
 
 def autoequiv():
-  """Returns the MLP in AutoEquiv, and its constructions."""
+  """The MLP in AutoEquiv, and its constructions."""
   import autoequiv as ae
 
   turns = [[rotation(side)] for side in worker.SIDES]
@@ -85,13 +150,13 @@ def autoequiv():
       nn.Linear(worker.SIDES[2] ** 2, 10),
     )
 
-  return network, {
+  return of_mlp(network) | {
     'construct one': lambda: ae.create_colored_matrix(turns[0], turns[1])
   }
 
 
-def authors(repaired):
-  """Returns the MLP in the authors' code, and its constructions."""
+def authors(repaired=False):
+  """The MLP in the authors' code, and its constructions."""
   import equivariance_functions
   import equivariance_search_utilities as utilities
 
@@ -110,38 +175,31 @@ def authors(repaired):
     )
 
   if repaired:  # what is repaired is the step alone
-    return network, {}
-  return network, {
+    return of_mlp(network)
+  return of_mlp(network) | {
     'construct one': lambda: construct(ROTATION),
     'construct twelve': lambda: construct([1] * 12),
   }
 
 
-def main(kind, source):
+KINDS = {
+  'dense': plain,
+  'escnn': escnn,
+  'autoequiv': autoequiv,
+  'authors': authors,
+  'repaired': functools.partial(authors, repaired=True),
+}
+
+
+def main(kind, source='', **changes):
   """Serves the tasks of one kind."""
   torch.set_num_threads(1)
   if source:
     sys.path.insert(0, str(pathlib.Path(source)))
-  make, tasks = {
-    'dense': lambda: (dense, {}),
-    'autoequiv': autoequiv,
-    'authors': lambda: authors(False),
-    'repaired': lambda: authors(True),
-  }[kind]()
-  images = torch.rand(worker.BATCH, worker.SIDES[0] ** 2)
-  ready = functools.cache(lambda: trainer(make(), images))
-
-  def child():
-    step = trainer(make(), images)
-    for _ in range(worker.STEPS):
-      step()
-
-  tasks |= {'mlp step': lambda: ready()(), 'child': child}
-  if kind == 'dense':
-    squares = torch.rand(worker.CNN['batch'], 1, 28, 28)
-    convolve = functools.cache(lambda: trainer(cnn(), squares))
-    tasks['cnn step'] = lambda: convolve()()
-  worker.serve(f'PyTorch {torch.__version__}', tasks)
+  tasks, version = KINDS[kind](**changes), f'PyTorch {torch.__version__}'
+  if kind == 'escnn':
+    version = f'escnn {importlib.metadata.version("escnn")}, {version}'
+  worker.serve(version, tasks)
 
 
 if __name__ == '__main__':
