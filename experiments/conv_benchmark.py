@@ -49,6 +49,7 @@ _FLAGS = launch.Flags(
 )
 _CLOCK = timing.clock()
 _OUT = timing.output('conv_benchmark')
+Shape = tuple[int, int, int]
 
 
 def main(_: list[str]) -> None:
@@ -90,10 +91,7 @@ class FlaxCNN(nn.Module):
 
 
 def _modules(
-  names: tuple[str, ...],
-  width: float,
-  shape: tuple[int, int, int],
-  methods: bool,
+  names: tuple[str, ...], width: float, shape: Shape, methods: bool
 ) -> dict[str, tuple[nn.Module, bool]]:
   """Returns modules by name, each with whether images are augmented."""
   cnn = aen.GroupCNN(names, width=width, in_shape=shape)
@@ -112,7 +110,7 @@ def _modules(
 
 @contextlib.contextmanager
 def _escnn(
-  python: str, group: str, width: float, shape: tuple[int, int, int]
+  python: str, group: str, width: float, shape: Shape
 ) -> Iterator[worker_lib.Worker]:
   """Yields a process of another Python that makes training steps in escnn."""
   cnn = aen.GroupCNN(group_cnn.GROUPS[group], width=width, in_shape=shape)
@@ -129,9 +127,7 @@ def _escnn(
     ) from error
 
 
-def measure(
-  group: str, width: float, shape: tuple[int, int, int]
-) -> dict[str, Any]:
+def measure(group: str, width: float, shape: Shape) -> dict[str, Any]:
   """Times a training step of each variant, and augmentation alone."""
   images = jax.random.uniform(jax.random.key(0), (_FLAGS.batch, *shape))
   labels = jnp.arange(len(images)) % 10

@@ -64,6 +64,8 @@ SETS = (
 )
 
 Kernel = Callable[[jax.Array], jax.Array]
+Shape = tuple[int, ...]
+Modules = dict[str, tuple[nn.Module, dict[str, Any]]]
 
 
 def main(_: list[str]) -> None:
@@ -109,14 +111,12 @@ class LayerMLP(nn.Module):
     return nn.Dense(10)(x)
 
 
-def _variants(
-  names: tuple[str, ...], backward: bool
-) -> dict[str, tuple[nn.Module, dict[str, Any]]]:
+def _variants(names: tuple[str, ...], backward: bool) -> Modules:
   """Returns modules by name, each with collections to pass along."""
   features = _FLAGS.features
   make = functools.partial(aen.EquivariantMLP, names, features=features)
   widths = 400 * (features or 1), 400 * (features or 1), 10
-  found: dict[str, tuple[nn.Module, dict[str, Any]]] = {
+  found: Modules = {
     'dense': (timing.DenseMLP(widths), {}),
     'auto': (make(method='auto'), {}),
   }
@@ -143,9 +143,7 @@ def _kernel_layer(
   return (sharing.num_weights,), (lambda weights, x: x @ kernel(weights))
 
 
-def _block_layer(
-  name: str, in_shape: tuple[int, ...], out_shape: tuple[int, ...]
-) -> Layer:
+def _block_layer(name: str, in_shape: Shape, out_shape: Shape) -> Layer:
   """One block of rows per orbit of outputs, against transformed copies of x."""
   inputs, firsts, position = _blocks(name, in_shape, out_shape)
   return (inputs.shape[1], firsts), (
@@ -174,7 +172,7 @@ def _scatter(index: np.ndarray) -> Kernel:
 
 
 def _blocks(
-  name: str, in_shape: tuple[int, ...], out_shape: tuple[int, ...]
+  name: str, in_shape: Shape, out_shape: Shape
 ) -> tuple[np.ndarray, int, np.ndarray]:
   """Returns permutations of inputs, orbits of outputs, places of outputs."""
   size = int(np.prod(in_shape))
@@ -199,13 +197,12 @@ def measure(names: tuple[str, ...], batch: int) -> Iterator[dict[str, Any]]:
   clock = _CLOCK()
 
   # The images are an argument: XLA would fold what depends on constants.
-  def logits(
-    module: nn.Module, extra: Any, params: Any, x: jax.Array
-  ) -> jax.Array:
+  def logits(module: nn.Module, extra: Any, params: Any, x: jax.Array) -> Any:
     return module.apply({'params': params, **extra}, x)
 
   steps, compiling, draws = {}, {}, np.random.default_rng(2)
-  for variant, (module, extra) in _variants(names, _FLAGS.backward).items():
+  variants = _variants(names, _FLAGS.backward)
+  for variant, (module, extra) in variants.items():
     shapes = jax.eval_shape(module.init, jax.random.key(2), x)['params']
     params = jax.tree.map(
       lambda leaf: 0.05 * draws.standard_normal(leaf.shape, leaf.dtype), shapes
@@ -222,7 +219,7 @@ def measure(names: tuple[str, ...], batch: int) -> Iterator[dict[str, Any]]:
   times = timing.interleaved(steps, _FLAGS.repeats, clock=clock)
   forms = [
     layer.spectral()
-    for layer in _variants(names, False)['auto'][0].sublayers().values()
+    for layer in variants['auto'][0].sublayers().values()
     if isinstance(layer, aen.EquivariantDense)
   ]
   orders = ', '.join(str(form.num_elements if form else 1) for form in forms)

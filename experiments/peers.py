@@ -62,7 +62,8 @@ _TABLES = tomllib.loads((_FOLDER / 'peers.toml').read_text('utf-8'))
 PEERS = {name: Peer(**peer) for name, peer in _TABLES['peers'].items()}
 TASKS, FRESH, COLUMNS = (_TABLES[k] for k in ('tasks', 'fresh', 'columns'))
 WARM = 'aen, compiled before'
-# By library: values, or why there are none.
+# By library: its process; values, or why there are none.
+Workers = dict[str, worker_lib.Worker]
 Found = dict[str, list[float] | str]
 
 
@@ -101,22 +102,20 @@ def measure(table: pathlib.Path) -> None:
   unfinished.unlink()
 
 
-def _start(
-  stack: contextlib.ExitStack,
-) -> tuple[dict[str, worker_lib.Worker], list[rows_lib.Row]]:
+def _start(stack: contextlib.ExitStack) -> tuple[Workers, list[rows_lib.Row]]:
   """Starts a worker for every library; rows say why others have none."""
   workers, rows = {}, []
   for peer in PEERS:
     try:
       workers[peer] = stack.enter_context(start(peer))
     except ValueError as error:
-      print(f'{peer}: {error}', flush=True)
+      print(f'{peer}: {error}')
       row = {'what': '', 'peer': peer, 'value': str(error)}
       rows.append({**dict.fromkeys(COLUMNS, ''), **row})
   return workers, rows
 
 
-def _in_turns(task: str, workers: Mapping[str, worker_lib.Worker]) -> Found:
+def _in_turns(task: str, workers: Workers) -> Found:
   """Returns the seconds of a task, round by round."""
   found: Found = {p: [] for p, w in workers.items() if task in w.about['tasks']}
   # In the first round, which does not count, programs are compiled.
@@ -136,9 +135,7 @@ def _in_turns(task: str, workers: Mapping[str, worker_lib.Worker]) -> Found:
   return found
 
 
-def _in_new_processes(
-  task: str, workers: Mapping[str, worker_lib.Worker], cache: str
-) -> Found:
+def _in_new_processes(task: str, workers: Workers, cache: str) -> Found:
   """Returns the total seconds of a task, or the peak memory of a child."""
   variants = [
     (peer, peer, {})
@@ -164,9 +161,7 @@ def _in_new_processes(
   return found
 
 
-def _rows(
-  what: str, found: Found, workers: Mapping[str, worker_lib.Worker]
-) -> list[rows_lib.Row]:
+def _rows(what: str, found: Found, workers: Workers) -> list[rows_lib.Row]:
   """Returns a row for each library, with its ratios to aen."""
   ours, rows = found['aen'], []
   unit = 'MiB' if 'memory' in what else 's'
@@ -187,7 +182,6 @@ def _rows(
       'high': max(of_fastest, *ratios),
     }
     print(f'{what}, {peer}: {min(values):.4g} {unit}, {of_fastest:.3g} ×')
-    sys.stdout.flush()
     row |= {'unit': unit, **{k: str(v) for k, v in numbers.items()}}
     rows.append(row)
   return rows
@@ -243,7 +237,7 @@ def _python(name: str, installs: Sequence[Sequence[str]]) -> str:
   python = folder / 'bin/python'
   installed = folder / 'installed.txt'  # what pip has installed, call by call
   if not installed.exists():
-    print(f'making the environment {folder}', flush=True)
+    print(f'making the environment {folder}')
     venv.create(folder, clear=True, with_pip=True)
     installed.touch()
   for words in installs:
@@ -258,7 +252,7 @@ def _python(name: str, installs: Sequence[Sequence[str]]) -> str:
 
 def _pip_install(python: pathlib.Path, words: Sequence[str]) -> str:
   """Installs packages; returns nothing, or why that failed."""
-  print(f'installing {" ".join(words)}', flush=True)
+  print(f'installing {" ".join(words)}')
   done = subprocess.run(
     [python, '-m', 'pip', 'install', '-q', *words],
     stdout=subprocess.DEVNULL,
