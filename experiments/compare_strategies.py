@@ -187,9 +187,7 @@ def _statistics(curve: compare.Curves) -> dict[str, np.ndarray]:
 def draw(summary: Sequence[Mapping[str, Any]]) -> figure.Figure:
   """Draws each strategy's regret, one bar per strategy.
 
-  Args:
-    summary: The rows of summary.csv; those after `AT[1]` networks are drawn, or
-      after as many as all landscapes have.
+  After `AT[1]` networks, or as many as all landscapes have.
   """
   num_landscapes = len({row['landscape'] for row in summary})
   spent = rows_lib.by(('networks', 'strategy'), summary)

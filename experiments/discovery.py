@@ -203,22 +203,19 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     accuracies = np.array([100 * float(row['accuracy']) for row in own])
     others = [100 * baseline[row['dataset'], str(row['seed'])] for row in own]
     minutes = [float(row['cpu_seconds']) / 60 for row in own]
-    line = [kind, method, '', '', interval(accuracies, '.1f'), '', '']
-    if method in METHODS:
-      line[2:4], line[6] = rates(own), interval(minutes, '.3f')
-    if method != 'none':
-      line[5] = interval(accuracies - others, '+.1f')
+    right, wrong = rates(own) if method in METHODS else ('', '')
+    gain = '' if method == 'none' else interval(accuracies - others, '+.1f')
+    line = {
+      'data': kind,
+      'method': method,
+      'true found': right,
+      'false found': wrong,
+      'test accuracy, %': interval(accuracies, '.1f'),
+      'gain over none, points': gain,
+      'CPU minutes': interval(minutes, '.3f') if method in METHODS else '',
+    }
     lines.append(line)
-  heads = (
-    'data',
-    'method',
-    'true found',
-    'false found',
-    'test accuracy, %',
-    'gain over none, points',
-    'CPU minutes',
-  )
-  return rows_lib.markdown(heads, lines)
+  return rows_lib.markdown(lines)
 
 
 def rates(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -94,12 +94,7 @@ class Simulated:
   """
 
   def __init__(self, workers: int, seconds: float) -> None:
-    """Starts that thread.
-
-    Args:
-      workers: How many to simulate.
-      seconds: How long a job takes.
-    """
+    """Starts that thread; a job takes so many seconds."""
     self.workers = workers
     self._seconds = seconds
     self._free = [0.0] * workers  # when each worker is idle again

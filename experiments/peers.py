@@ -204,12 +204,13 @@ def page(rows: list[rows_lib.Row]) -> str:
       if row['low'] != row['high']:
         ratio += f' ({number(row["low"])}–{number(row["high"])})'
       value = number(value, row['unit'])
-    lines.append((row['what'] or 'everything', row['peer'], value, ratio))
+    line = {'what': row['what'] or 'everything', 'library': row['peer']}
+    lines.append({**line, 'value': value, 'of aen': ratio})
   versions = sorted({row['version'] for row in rows if row['version']})
   rounds = [int(row['rounds']) for row in rows if row['rounds']]
   template = _FOLDER / 'pages/peers.md'
   return string.Template(template.read_text('utf-8')).substitute(
-    table=rows_lib.markdown(('what', 'library', 'value', 'of aen'), lines),
+    table=rows_lib.markdown(lines),
     versions='; '.join(versions),
     rounds=max(rounds, default=0),
   )

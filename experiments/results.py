@@ -207,16 +207,16 @@ def with_interval(
 
 def regret_table(rows: Iterable[Mapping[str, Any]], landscape: str) -> str:
   """Returns the regret of every strategy on a landscape, in Markdown."""
-  heads, lines = {landscape: None, 'searches': None}, {}
+  lines: dict[str, dict[str, str]] = {}
   for row in (row for row in rows if row['landscape'] == landscape):
-    heads[f'{row["networks"]} networks'] = None
     regret, band, observed = (
       100 * float(row[name]) for name in ('regret', 'band', 'observed')
     )
-    first = [row['strategy'], str(row['searches'])]
+    first = {landscape: row['strategy'], 'searches': str(row['searches'])}
     line = lines.setdefault(row['strategy'], first)
-    line.append(f'{regret:.2f} ± {band:.2f} ({observed:.2f})')
-  return rows_lib.markdown([*heads], lines.values())
+    cell = f'{regret:.2f} ± {band:.2f} ({observed:.2f})'
+    line[f'{row["networks"]} networks'] = cell
+  return rows_lib.markdown([*lines.values()])
 
 
 # Large group CNNs at equal start: symmetries, augmentations, size.
@@ -270,13 +270,15 @@ def gcnn_table(rows: Iterable[Row]) -> str:
       row[name] = rows_lib.words(row[name])
     row['recipe'] = row['recipe'] or 'published'
     row['paper'] = row['paper'] and f'{float(row["paper"]):.2f}'
-    cells = (cell.format_map(row) for cell in _GCNN_COLUMNS.values())
+    line = {head: cell.format_map(row) for head, cell in _GCNN_COLUMNS.items()}
     trained = [child for child in children if not is_stuck(child)]
-    ours = map(_mean_and_error, gcnn_accuracies(trained or children))
-    stuck = f'{len(children) - len(trained)} of {len(children)}'
-    lines.append([*cells, *ours, stuck])
-  ways = ('last epoch', 'best test epoch', 'best validation epoch', 'stuck')
-  return rows_lib.markdown([*_GCNN_COLUMNS, *ways], lines)
+    ours = gcnn_accuracies(trained or children)
+    line['last epoch'] = _mean_and_error(ours.last)
+    line['best test epoch'] = _mean_and_error(ours.best)
+    line['best validation epoch'] = _mean_and_error(ours.validated)
+    line['stuck'] = f'{len(children) - len(trained)} of {len(children)}'
+    lines.append(line)
+  return rows_lib.markdown(lines)
 
 
 def is_stuck(row: Row) -> bool:
@@ -349,28 +351,22 @@ def gcnn_gains(rows: Iterable[Row]) -> str:
     pair = [networks.get(network, []) for network in GCNN_CONTROLS.values()]
     if min(map(len, pair)) < 2:
       continue
-    cells = [dataset, recipe or 'published']
+    line = {'data': dataset, 'recipe': recipe or 'published'}
     baseline, symmetric = map(gcnn_accuracies, pair)
-    cells += map(_mean_and_error, (baseline.validated, symmetric.validated))
-    for way in ('validated', 'last'):
-      both = getattr(symmetric, way), getattr(baseline, way)
+    line['baseline'] = _mean_and_error(baseline.validated)
+    line['D4'] = _mean_and_error(symmetric.validated)
+    for title, *both in (
+      ('gain of D4 (95 %)', symmetric.validated, baseline.validated),
+      ('gain at the last epoch', symmetric.last, baseline.last),
+    ):
       found = stats.ttest_ind(*both, equal_var=False)
       low, high = found.confidence_interval()
       gain = np.mean(both[0]) - np.mean(both[1])
-      cells.append(f'{gain:+.2f} ({low:+.2f} … {high:+.2f})')
-    lines.append(cells)
+      line[title] = f'{gain:+.2f} ({low:+.2f} … {high:+.2f})'
+    lines.append(line)
   if not lines:
     return 'These networks have not been trained yet.'
-  return rows_lib.markdown(
-    [
-      'data',
-      'recipe',
-      *GCNN_CONTROLS,
-      'gain of D4 (95 %)',
-      'gain at the last epoch',
-    ],
-    lines,
-  )
+  return rows_lib.markdown(lines)
 
 
 def _mean_and_error(values: Sequence[float]) -> str:

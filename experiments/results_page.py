@@ -221,11 +221,11 @@ class Files:
         continue
       paper = published_mlp.table(base, configs)
       means = results.grid(rows, base, configs)
+      heads = ['data', *(' '.join(n) or 'none' for n in published_mlp.NETWORKS)]
       lines = [
-        [config, *map(cell.format, *cells)]
+        dict(zip(heads, (config, *map(cell.format, *cells)), strict=True))
         for config, *cells in zip(configs, ours, paper, strict=True)
       ]
-      heads = ['data', *(' '.join(n) or 'none' for n in published_mlp.NETWORKS)]
       single = configs == published_mlp.SINGLE
       yield {
         'base': base,
@@ -233,7 +233,7 @@ class Files:
         'ours': means,
         'compared': results.compare(means, paper),
         'diagonals': results.diagonals(means, paper) if single else '',
-        'table': rows_lib.markdown(heads, lines),
+        'table': rows_lib.markdown(lines),
       }
 
   def mlp_protocols(self) -> Iterator[Values]:
@@ -357,16 +357,16 @@ class Files:
     for name, landscape in self.landscapes.items():
       values, networks = 100 * landscape.values(), marked[name]
       places = stats.rankdata(-values, method='min').astype(int)
-      found = (networks.get(kind) for kind in MARKS)
-      cells = (
-        '' if n is None else f'{values[n]:.1f} ({places[n]}.)' for n in found
-      )
-      best = rows_lib.words(' '.join(landscape.names(networks[BEST])))
+      row = {'data': name} | dict.fromkeys(MARKS, '')
+      for kind, n in networks.items():
+        row[kind] = f'{values[n]:.1f} ({places[n]}.)'
+      best = landscape.names(networks[BEST])
+      row['the best is'] = rows_lib.words(' '.join(best))
       related = stats.spearmanr(landscape.weights, values).statistic
-      rows.append([name, *cells, best, f'{related:+.2f}'])
-    heads = ['data', *MARKS, 'the best is', 'correlation with log weights']
+      row['correlation with log weights'] = f'{related:+.2f}'
+      rows.append(row)
     yield {
-      'table': rows_lib.markdown(heads, rows),
+      'table': rows_lib.markdown(rows),
       'count': len(marked),
       'same': sum(m[BEST] == m.get(SEARCHED) for m in marked.values()),
       'made': sum(m[BEST] == m[GENERATING] for m in marked.values()),
@@ -377,8 +377,12 @@ class Files:
     found, gains = self.networks, self.differences
     names, details = [*gains[_AT_EQUAL_SIZE]], _COMPARISONS['details']
     rows = [
-      [name, *(f'{found[name + end, r].test.mean:.1f}' for r, end in cells)]
-      for name, cells in ((name, details.values()) for name in names)
+      {'data': name}
+      | {
+        title: f'{found[name + end, role].test.mean:.1f}'
+        for title, (role, end) in details.items()
+      }
+      for name in names
     ]
     yield {
       'count': len(names),
@@ -388,7 +392,7 @@ class Files:
         (k, results.with_interval([*v.values()])) for k, v in gains.items()
       ],
       'verdict': verdict([*gains[_AT_EQUAL_SIZE].values()]),
-      'details': rows_lib.markdown(['data', *details], rows),
+      'details': rows_lib.markdown(rows),
     }
 
   def card(self) -> Iterator[Values]:

@@ -57,10 +57,11 @@ def by(
   return found
 
 
-def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-  """Returns a table in Markdown."""
-  head, *lines = ('| ' + ' | '.join(line) + ' |' for line in (heads, *rows))
-  return '\n'.join([head, '|' + '---|' * len(heads), *lines])
+def markdown(rows: Sequence[Row]) -> str:
+  """Returns a table in Markdown; the first row names the columns."""
+  cells = [rows[0], *(row.values() for row in rows)]
+  head, *lines = ('| ' + ' | '.join(line) + ' |' for line in cells)
+  return '\n'.join([head, '|' + '---|' * len(rows[0]), *lines])
 
 
 def words(names: str) -> str:
