@@ -32,7 +32,7 @@ from aen.search import strategies
 from experiments import launch
 from experiments import timing
 
-_FLAGS = launch.Flags(
+_FLAGS = launch.define(
   steps=(6000, 'Maximum number of steps of a DQN search.', 600),
   repeats=(3, 'Searches; the median ratio counts.', 1),
   seeds=(200, 'Searches of each other strategy.', 1),

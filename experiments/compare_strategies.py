@@ -39,7 +39,7 @@ from experiments import rows as rows_lib
 from experiments import traces as traces_lib
 from experiments.flags import parse_strategy
 
-_FLAGS = launch.Flags(
+_FLAGS = launch.define(
   landscapes=(tuple, 'Landscape files (.npz), separated by commas.'),
   strategy=(list, 'A strategy; repeat for several. All contenders by default.'),
   seeds=(200, 'Searches of each strategy.', 2),

@@ -37,7 +37,7 @@ from experiments import launch
 from experiments import timing
 from experiments.peer_scripts import worker as worker_lib
 
-_FLAGS = launch.Flags(
+_FLAGS = launch.define(
   batch=(32, 'Batch size.', 1),
   repeats=(20, 'Rounds; the median counts.', 3),
   group=(list(group_cnn.GROUPS), 'Groups to time.', list(group_cnn.GROUPS)),

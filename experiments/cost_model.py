@@ -29,7 +29,7 @@ from aen.groups.symmetries import PAPER_SYMMETRIES
 from experiments import launch
 from experiments import timing
 
-_FLAGS = launch.Flags(
+_FLAGS = launch.define(
   batch=([64, 512], 'Batch sizes.', 1),
   repeats=(20, 'Steps of each structure; the fastest counts.', 3),
 )

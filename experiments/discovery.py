@@ -50,7 +50,7 @@ from experiments import launch
 from experiments import results
 from experiments import rows as rows_lib
 
-_FLAGS = launch.Flags(
+_FLAGS = launch.define(
   num_seeds=(6, 'Draws of each data set.', 1),
   out=('results/discovery.csv', 'File of all rows.'),
   page=('docs/discovery.md', 'Page whose table is written; empty for none.'),

@@ -30,7 +30,7 @@ from experiments import fake_children
 from experiments import launch
 from experiments import timing
 
-_FLAGS = launch.Flags(
+_FLAGS = launch.define(
   jobs=(500, 'Jobs to measure the overhead with.', 1),
   simulated=([10, 100, 1000], 'Numbers of workers to simulate.'),
   children=(

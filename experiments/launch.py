@@ -61,36 +61,27 @@ def run(main: Callable[[list[str]], None]) -> None:
   app.run(guarded, flags_parser=lambda argv: parse(argv, about))
 
 
-class Flags:
-  """A launcher's flags, as a table; its attributes are their values."""
+def define(**table: Sequence[Any]) -> flags.FlagValues:
+  """Defines flags as name=(default, help text, lower bound or choices).
 
-  def __init__(self, **table: Sequence[Any]) -> None:
-    """Defines flags as name=(default, help text, lower bound or choices).
-
-    A flag has the type of its default, and a type as the default stands for
-    None. Flags of a list are repeated, those of a tuple separated by commas.
-    """
-    self._holders = {name: _define(name, *row) for name, row in table.items()}
-
-  def __getattr__(self, name: str) -> Any:
-    return self._holders[name].value
+  A flag has the type of its default, and a type as the default stands for None.
+  Flags of a list are repeated, those of a tuple separated by commas.
+  """
+  for name, row in table.items():
+    _define(name, *row)
+  return flags.FLAGS
 
 
-def _define(
-  name: str, default: Any, text: str, limit: Any = None
-) -> flags.FlagHolder[Any]:
+def _define(name: str, default: Any, text: str, limit: Any = None) -> None:
   kind, value = type(default), default
   if kind is type:
     kind, value = default, None
   if isinstance(limit, list):
-    define = flags.DEFINE_multi_enum if kind is list else flags.DEFINE_enum
-    return define(name, value, limit, text)
-  bound = {} if limit is None else {'lower_bound': limit}
-  if kind is list:
-    return _REPEATED[type(value[0]) if value else str](
-      name, value, text, **bound
-    )
-  return DEFINE[kind](name, value, text, **bound)
+    enum = flags.DEFINE_multi_enum if kind is list else flags.DEFINE_enum
+    enum(name, value, limit, text)
+    return
+  simple = DEFINE.get(kind) or _REPEATED[type(value[0]) if value else str]
+  simple(name, value, text, **{} if limit is None else {'lower_bound': limit})
 
 
 def use_all_cores() -> None:

@@ -37,7 +37,7 @@ from aen.train import executors
 from experiments import launch
 from experiments import timing
 
-_FLAGS = launch.Flags(
+_FLAGS = launch.define(
   batch=([64, 512], 'Batch sizes.', 1),
   repeats=(15, 'Rounds, of several steps of each variant.', 3),
   features=(int, 'Channels at each hidden point.', 1),

@@ -14,7 +14,7 @@ from aen.data import prepare
 from experiments import flags
 from experiments import launch
 
-_FLAGS = launch.Flags(
+_FLAGS = launch.define(
   dataset=(
     ['g_digits/aug5'],
     "Names as in aen.load_dataset, such as 'mnist' or 'g_mnist/aug5'; give the"

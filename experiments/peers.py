@@ -32,7 +32,7 @@ from experiments import launch
 from experiments import rows as rows_lib
 from experiments.peer_scripts import worker as worker_lib
 
-_FLAGS = launch.Flags(
+_FLAGS = launch.define(
   env_dir=('runs/peers', 'Folder of environments and of unfinished runs.'),
   sources=('runs/peers', 'Folder of the clones that are no packages.'),
   core=(0, 'Core to which processes are pinned.', 0),

@@ -41,7 +41,7 @@ from experiments import results
 from experiments import rows as rows_lib
 from experiments.rows import Row
 
-_FLAGS = launch.Flags(
+_FLAGS = launch.define(
   networks=(('table',), 'Networks to train: table, controls, or both.'),
 )
 _DATA = flags.Data(

@@ -41,7 +41,7 @@ from experiments import invariant_sets
 from experiments import launch
 from experiments import rows as rows_lib
 
-_FLAGS = launch.Flags(
+_FLAGS = launch.define(
   num_trials=(20, 'Searches of each kind of data.', 1),
   kind=(
     list,

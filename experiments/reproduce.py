@@ -60,7 +60,7 @@ _STAGES = [
   'halves',
 ]
 _BASES = list(published_mlp.BASES)
-_FLAGS = launch.Flags(
+_FLAGS = launch.define(
   stage=(_STAGES, 'Stages to run, in this order.', _STAGES),
   base=(_BASES, 'Which images are transformed.', _BASES),
   verify=(0, 'Only retrain this many known children.', 0),

@@ -42,7 +42,7 @@ from experiments import retraining
 from experiments import rows as rows_lib
 from experiments import traces
 
-_FLAGS = launch.Flags(
+_FLAGS = launch.define(
   root=('.', 'The clone: where results/ is, and the pages are written.'),
 )
 _TEMPLATES = pathlib.Path(__file__).parent / 'pages'

@@ -34,7 +34,7 @@ from experiments import timing
 from experiments import traces as traces_lib
 
 PARTS = ('time', 'level', 'power', 'planted', 'strategies')
-_FLAGS = launch.Flags(
+_FLAGS = launch.define(
   parts=(PARTS, f'Some of {",".join(PARTS)}.'),
   raw_dir=(str, 'Folder with the official files of MNIST and Fashion-MNIST.'),
   num_images=(2000, 'Images of each screening.', 100),

@@ -45,7 +45,7 @@ from experiments import flags
 from experiments import launch
 from experiments import timing
 
-_FLAGS = launch.Flags(
+_FLAGS = launch.define(
   batches=([1, 2, 4, 8], 'Children per batch to compare.', 1),
   repeats=(3, 'Times each batch is trained; the fastest counts.', 1),
   tensorboard=(

@@ -32,7 +32,7 @@ _CONFIGS = {
   'multiple': published_mlp.MULTIPLE,
 }
 _BASES, _KINDS = list(published_mlp.BASES), list(_CONFIGS)
-_FLAGS = launch.Flags(
+_FLAGS = launch.define(
   base=(_BASES, 'Which images are transformed.', _BASES),
   table=(_KINDS, 'Which tables.', _KINDS),
   run_dir=('runs/single_symmetry', 'Where results are written.'),

@@ -40,7 +40,7 @@ from experiments import launch
 from experiments import published_mlp
 from experiments import rows as rows_lib
 
-_FLAGS = launch.Flags(
+_FLAGS = launch.define(
   gains=((), 'Of g_mnist and g_fashion_mnist: where to ask for gains.'),
   num_seeds=(5, 'Searches for each planted symmetry.', 0),
   num_shuffled=(20, 'Searches with shuffled labels.', 0),
