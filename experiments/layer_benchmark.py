@@ -35,6 +35,7 @@ from aen.groups.paper import elements
 from aen.groups.symmetries import PAPER_SYMMETRIES
 from aen.train import executors
 from experiments import launch
+from experiments import rows as rows_lib
 from experiments import timing
 
 _FLAGS = launch.define(
@@ -81,9 +82,7 @@ def main(_: list[str]) -> None:
     ),
     _OUT('layers.csv'),
   )
-  kinds: dict[tuple[str, int], list[Any]] = {}
-  for row in rows:
-    kinds.setdefault((row['variant'], row['batch']), []).append(row)
+  kinds = rows_lib.by(('variant', 'batch'), rows)
   for (variant, batch), chosen in kinds.items():
     for column in ('ratio', 'fastest', 'compiling'):
       spread = timing.spread([row[column] for row in chosen], 'sets')
