@@ -17,7 +17,6 @@ from aen.train import executors
 from experiments import interrupt
 
 resumable = interrupt.resumable
-flags.disclaim_key_flags()  # those that are defined here are the launchers'
 
 # Each device gets a copy of the images, so not as many as a large machine has.
 _MOST_DEVICES = 8

@@ -1,4 +1,5 @@
 import csv
+import types
 
 from absl.testing import flagsaver
 import pytest
@@ -18,7 +19,9 @@ def test_a_small_run_times_everything(benchmark, tmp_path, capsys, monkeypatch):
   small = agent_lib.DQNConfig(num_bits=3, hidden_sizes=(4,), batch_size=8)
   monkeypatch.setattr(benchmark.agent_lib, 'DQNConfig', lambda: small)
   monkeypatch.setattr(benchmark, 'ROUNDS', {'random': 20, 'local': 20})
-  with flagsaver.flagsaver(steps=20, repeats=1, seeds=2, out=str(tmp_path)):
+  few = types.SimpleNamespace(steps=20, repeats=1, seeds=2)
+  monkeypatch.setattr(benchmark, '_FLAGS', few)
+  with flagsaver.flagsaver(out=str(tmp_path)):
     benchmark.main([])
   assert 'times its bare updates' in capsys.readouterr().out
   with open(tmp_path / 'agent.csv') as file:
