@@ -1,9 +1,6 @@
 """Atomic writes, checksums, caches, run directories, argument checks."""
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 import contextlib
 import difflib
 import errno

@@ -12,8 +12,7 @@ schedule takes some 10^13 operations a search: on two cores that is one to three
 minutes for a search, and as long for its bare updates.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import dataclasses
 import functools
 import statistics

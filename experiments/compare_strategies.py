@@ -18,9 +18,7 @@ minutes a landscape; the paper's DQN adds one or two minutes per seed. The same
 command resumes an interrupted run.
 """
 
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import hashlib
 import itertools
 import pathlib

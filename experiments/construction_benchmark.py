@@ -15,17 +15,14 @@ symmetry of 784×400), and writes construction.csv and construction.png. With
 graph is ready, on each of the twelve symmetries and on all of them.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 import functools
 import math
 import multiprocessing
 import os
 import pathlib
 import time
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib import figure
 import numpy as np

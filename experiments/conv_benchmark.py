@@ -18,8 +18,7 @@ in escnn and PyTorch, in one thread and the environment of the given Python, and
 time for 1000 images. Writes convolutions.csv.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import contextlib
 import functools
 import time

@@ -21,17 +21,13 @@ it are not repeated, so the same command resumes an interrupted run. Then writes
 its table into docs/discovery.md. Ten minutes on one core.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import itertools
 import pathlib
 import time
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp

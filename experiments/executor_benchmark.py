@@ -10,9 +10,7 @@ Ten minutes:
   python -m experiments.executor_benchmark
 """
 
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import importlib.util
 import pathlib

@@ -1,7 +1,6 @@
 """Pictures of the reproduction: its tables, its searches, its landscapes."""
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import textwrap
 
 from matplotlib import figure

@@ -8,9 +8,7 @@ each returns a function that returns what the user asked for.
 """
 
 import ast
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
 import inspect

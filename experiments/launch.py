@@ -1,7 +1,6 @@
 """How every launcher starts: its flags, and user errors in one line."""
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import gc
 import logging
 import os

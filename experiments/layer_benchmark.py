@@ -18,8 +18,7 @@ time over that of `dense`, `fastest` the ratio of the shortest times,
 `compiling` that of the times of compilation. Writes layers.csv.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import functools
 import os
 from typing import Any

@@ -12,8 +12,7 @@ interrupted run resumes with the first row that is missing. Writes
 results/peers.csv and, from it, docs/peers.md.
 """
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import contextlib
 import functools
 import os
@@ -23,8 +22,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 import venv
 
 from aen import io as io_lib

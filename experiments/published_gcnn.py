@@ -21,9 +21,7 @@ minute per 100 000 images and epoch on one core. The same command resumes an
 interrupted run.
 """
 
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 import dataclasses
 import itertools
 import pathlib

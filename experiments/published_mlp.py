@@ -8,8 +8,7 @@ column as printed and the symmetry that it really is.
 Legend: 13 rows, data sets; 13 columns, networks.
 """
 
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import itertools
 import pathlib

@@ -23,9 +23,7 @@ with its CPU seconds; searches in it are not repeated, so the same command
 resumes an interrupted run. A quarter of an hour on one core.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 import time
 from typing import Any
 

@@ -19,8 +19,7 @@ retrains three known children, half a minute, and exits with 1 if any differs:
   python -m experiments.reproduce --raw_dir=path/to/files --verify=3
 """
 
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import contextlib
 import dataclasses
 import datetime

@@ -4,13 +4,10 @@ Accuracies are in percent. Legend: 13 networks (none, and each of the twelve
 symmetries), S seeds.
 """
 
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import operator
 import re
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats

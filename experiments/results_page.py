@@ -8,9 +8,7 @@ there, docs/lessons.md (what the reproduction teaches), results/mlp/README.md
 tables are in experiments/pages; here are the numbers. Ten seconds.
 """
 
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import datetime
 import functools

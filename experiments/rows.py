@@ -5,10 +5,7 @@ again keeps its bytes. The column `published` is the accuracy by the paper
 protocol.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import csv
 import pathlib
 from typing import Any

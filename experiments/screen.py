@@ -12,9 +12,7 @@ of the data and without one. Writes tables and a figure; ten minutes on two
 cores.
 """
 
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import itertools
 import time
 from typing import Any

@@ -18,8 +18,7 @@ minutes):
     --retrain_seeds=5 --q_hidden_sizes=400,400,400 --q_batch_size=512
 """
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import itertools

@@ -4,10 +4,7 @@ A busy machine slows all variants alike when they run in turn, so ratios are
 taken round by round; what is reported is their median and their range.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import pathlib
 import statistics
 import time

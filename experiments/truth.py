@@ -18,10 +18,7 @@ command resumes an interrupted run. An hour on two cores; --num_seeds=1
 --num_shuffled=2 takes ten minutes.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
 import time
 from typing import Any

@@ -9,14 +9,12 @@ the table that it respects, and networks are ordered by inclusion of closures.
 Legend: K symmetries, 2^K states, R networks, L layers (N inputs, M outputs).
 """
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import hashlib
 import itertools
 import math
-from typing import NamedTuple
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 

@@ -10,8 +10,7 @@ of the graph that joins every point to its images under the generators.
 Legend: N points (of a pair: N inputs, M outputs), K permutations, C classes.
 """
 
-from collections.abc import Iterable
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 

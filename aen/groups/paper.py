@@ -1,7 +1,6 @@
 """The paper's Alg. 1 and Alg. 2, literally: oracles and baselines."""
 
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np

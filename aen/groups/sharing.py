@@ -7,9 +7,7 @@ points under the generators of a group.
 Legend: N input points, M output points, |G| group elements.
 """
 
-from collections.abc import Callable
-from collections.abc import Hashable
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 import dataclasses
 import functools
 import hashlib

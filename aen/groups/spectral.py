@@ -25,8 +25,7 @@ terms. Points whose orbits have the same stabiliser are a *sector* of c · n
 points: c cosets of the stabiliser, n orbits.
 """
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import itertools

@@ -11,10 +11,7 @@ Axis 0 of an array runs downwards (i, "vertical"), axis 1 to the right (j,
 "horizontal"). Further axes, such as channels, are carried along.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import contextlib
 import dataclasses
 import difflib

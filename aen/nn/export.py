@@ -8,9 +8,7 @@ Legend: B examples, S the sizes of the spatial axes, K kernel sides, |G| group
 elements, C channels, F features.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
 import inspect

@@ -3,8 +3,7 @@
 Legend: B images, H×W pixels, C channels, |G| group elements.
 """
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import functools
 import math
 from typing import Any

@@ -1,8 +1,6 @@
 """The paper's first child network: a multilayer perceptron on grids."""
 
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 import functools
 import itertools
 import math

@@ -1,7 +1,6 @@
 """Checks of equivariance, for our tests and for users' own models."""
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np

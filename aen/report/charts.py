@@ -1,7 +1,6 @@
 """Charts of a search: the best networks, their sizes, the search itself."""
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import textwrap
 from typing import NamedTuple
 

@@ -5,10 +5,7 @@ words.toml; this module fills in what a search found.
 """
 
 import base64
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import html
 import itertools

@@ -10,8 +10,7 @@ Legend: K bits (and actions), B batch.
 from collections.abc import Sequence
 import dataclasses
 import math
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import chex
 from flax import linen as nn

@@ -6,8 +6,7 @@ rounds, P proposals of a round, X points of a curve.
 
 from collections.abc import Callable
 import functools
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp

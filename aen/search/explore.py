@@ -4,12 +4,10 @@ A strategy proposes states, an evaluator trains their networks, the strategy
 observes their values. Nothing here trains or stores: evaluators do.
 """
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import math
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np

@@ -3,8 +3,7 @@
 Legend: S symmetries, K = S + 7 bits, 2^K states, R networks.
 """
 
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import hashlib
 from typing import Any

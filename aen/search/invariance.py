@@ -29,8 +29,7 @@ L, F frequencies, B randomisations, K blocks of Q examples.
 from collections.abc import Sequence
 import functools
 import math
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp

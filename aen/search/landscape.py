@@ -7,8 +7,7 @@ strategies can be compared with error bars.
 Legend: K symmetries, 2^K states, R networks, S seeds, E epochs.
 """
 
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 import dataclasses
 import functools
 import hashlib

@@ -3,8 +3,7 @@
 Legend: K bits, 2^K states, R networks.
 """
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import hashlib

@@ -3,10 +3,7 @@
 Legend: N images.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import csv
 import dataclasses
 import functools
@@ -17,8 +14,7 @@ import sys
 import tempfile
 import types
 import typing
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flax import linen as nn
 import jax

@@ -6,9 +6,7 @@ into outcomes, and outcomes into words, a figure and the order of a search.
 Legend: N examples, S symmetries, B randomisations, R networks.
 """
 
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import math
 from typing import Any

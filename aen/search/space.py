@@ -8,13 +8,11 @@ Legend: K bits, 2^K states, R networks.
 """
 
 import abc
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 import dataclasses
 import functools
 import hashlib
-from typing import Any
-from typing import ClassVar
+from typing import Any, ClassVar
 import warnings
 
 from flax import linen as nn

@@ -9,9 +9,7 @@ Legend: B images, H×W pixels, C channels. Matrices act on (i, j, 1), the row an
 column counted in pixels from the image's centre.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 import types
 
 import jax

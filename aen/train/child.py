@@ -8,13 +8,11 @@ recompiled.
 Legend: C children, E epochs, N images, B batch size.
 """
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import inspect
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import chex
 from flax import linen as nn

@@ -5,9 +5,7 @@ store is trained in this process, or becomes jobs for an executor; what a job
 contains does not depend on the number of workers.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 import contextlib
 import dataclasses

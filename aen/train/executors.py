@@ -6,9 +6,7 @@ are executors as they are. Here are processes of this machine and an adapter for
 Ray.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 import contextlib
 import dataclasses

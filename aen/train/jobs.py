@@ -6,8 +6,7 @@ on the same kind of device. The data set is a file of arrays, under the hash of
 its content. Workers never open the store.
 """
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import contextlib
 import dataclasses
 import faulthandler

@@ -1,13 +1,11 @@
 """Recipes: the hyperparameters of a child's training, and its criterion."""
 
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import dataclasses
 import functools
 import json
 import math
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flax.linen import initializers
 import jax
@@ -208,6 +206,9 @@ class Recipe:
       )
     if not isinstance(self.momentum, _NUMBER) or not 0 <= self.momentum < 1:
       raise ValueError(f'momentum must be in [0, 1), got {self.momentum!r}')
+    # Equal recipes are written alike in keys of the store: 1 is 1.0.
+    object.__setattr__(self, 'learning_rate', float(self.learning_rate))
+    object.__setattr__(self, 'momentum', float(self.momentum))
 
 
 # The fields of a recipe that are chosen from a list of names.

@@ -8,9 +8,7 @@ not notice a flipped bit in a value.
 Legend: E epochs.
 """
 
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 import contextlib
 import csv
 import dataclasses

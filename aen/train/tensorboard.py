@@ -1,8 +1,6 @@
 """Children's curves for TensorBoard: one run per child."""
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 import hashlib
 import math
 import pathlib

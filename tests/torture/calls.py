@@ -10,8 +10,7 @@ import itertools
 import math
 import pathlib
 import tempfile
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flax import linen as nn
 import jax

@@ -47,3 +47,10 @@ def test_keys_from_before_there_were_schedules_stay_valid():
   assert 'schedule' not in recipe_lib.recipe_key(first)
   cosine = aen.Recipe(schedule='cosine')
   assert '"schedule": "cosine"' in recipe_lib.recipe_key(cosine)
+
+
+def test_equal_recipes_have_one_key():
+  whole = recipe_lib.Recipe(learning_rate=1, momentum=0)
+  same = recipe_lib.Recipe(learning_rate=1.0, momentum=0.0)
+  keys = [recipe_lib.recipe_key.__wrapped__(r) for r in (whole, same)]
+  assert keys[0] == keys[1]

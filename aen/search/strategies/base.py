@@ -12,8 +12,7 @@ Legend: K bits, 2^K states, R networks, P proposals of a round.
 
 from collections.abc import Callable
 import dataclasses
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp

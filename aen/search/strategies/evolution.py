@@ -4,8 +4,7 @@ Legend: K bits, N members, P proposals of a round.
 """
 
 import dataclasses
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp

@@ -7,8 +7,7 @@ Legend: K bits, R networks, N of them listed, P proposals of a round.
 """
 
 import dataclasses
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
