@@ -147,9 +147,15 @@ def from_examples(
 ) -> dataset_lib.Dataset:
   """Makes a data set of arrays of any shape with targets of any kind.
 
-  `own.as_inputs` explains inputs and `grid_axes`, `own.as_targets` targets and
-  `task`. Class names are in the order of the labels. The other arguments are
-  those of `from_arrays`.
+  Args:
+    inputs: See `own.as_inputs`.
+    targets: See `own.as_targets`.
+    test_inputs: As `inputs`. Without them, a sixth of the examples is held out.
+    test_targets: As `targets`.
+    class_names: One per class, in the order of the labels.
+    grid_axes: How many axes of an example are its grid.
+    task: 'classification' or 'regression'.
+    **options: As of `from_arrays`.
   """
   inputs, grid_axes = own.as_inputs(inputs, grid_axes)
   every, count = targets, len(targets)

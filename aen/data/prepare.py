@@ -18,9 +18,14 @@ def prepare_tfds(
 ) -> pathlib.Path:
   """Prepares a data set so that plain `tfds.data_source(name)` reads it.
 
-  `max_examples` limits the images of each split, for trying things out; then
-  use a `data_dir` of its own, because TFDS does not tell such a set from a
-  whole. Returns the directory, which appears only when it is complete.
+  Args:
+    name: A set that TFDS knows, or that has a builder here.
+    places: Where to find the official files, and where TFDS keeps data.
+    max_examples: Upper limit of images per split, for trying things out; use a
+      `data_dir` of its own, because TFDS does not tell such a set from a whole.
+
+  Returns:
+    The directory that was written. It appears only when it is complete.
   """
   if places.partial:
     raise ValueError(

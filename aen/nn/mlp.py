@@ -222,7 +222,11 @@ class EquivariantMLP(nn.Module):
   def num_weights(self, channels: int = 1) -> int:
     """Counts the free kernel weights of all layers, as the paper's tables do.
 
-    Biases are not counted. `channels` are those of the inputs, if any.
+    Args:
+      channels: The number of channels of the inputs, if the layers have any.
+
+    Returns:
+      The number of weights without biases.
     """
     widths = self.widths() or (1,) * len(self.hidden_shapes)
     return total_weights(self._weights_per_channel_pair(), (channels, *widths))

@@ -92,16 +92,24 @@ class Landscape(space_lib.Networks):
   def best_so_far(self, seed: int) -> np.ndarray:
     """Returns the best validation accuracy within the first e epochs.
 
-    Column e - 1 is what a search sees that trains for e epochs, with the seed
-    at this place in `seeds`. float32 [R, E]
+    Args:
+      seed: Which of the S seeds, by its place in `seeds`.
+
+    Returns:
+      float32 [R, E]: column e - 1 is what a search sees that trains for e
+      epochs.
     """
     return np.maximum.accumulate(self.validation[:, seed], axis=-1)
 
   def values(self, part: str = 'test') -> np.ndarray:
-    """Returns the true value of each network: its mean over seeds. float64 [R].
+    """Returns the true value of each network: its mean over seeds.
 
-    Of either part, 'validation' or 'test', it is the accuracy of the epoch that
-    is best on the validation images (the first of equals).
+    Args:
+      part: 'validation' or 'test'; in either case the accuracy of the epoch
+        that is best on the validation images (the first of equals).
+
+    Returns:
+      float64 [R].
     """
     if part not in ('validation', 'test'):
       raise ValueError(f"part must be 'validation' or 'test', got {part!r}")
@@ -115,7 +123,11 @@ class Landscape(space_lib.Networks):
     return _checksum(_as_arrays(self))
 
   def save(self, path: io_lib.PathLike) -> None:
-    """Writes one .npz file with a checksum, atomically; adds no ending."""
+    """Writes one .npz file with a checksum, atomically.
+
+    Args:
+      path: The file; the ending .npz is not added.
+    """
     _write(path, _as_arrays(self) | {_CHECKSUM: np.array(self.fingerprint)})
 
 
@@ -130,10 +142,18 @@ def train_landscape(
 ) -> Landscape:
   """Trains every network of a space with every seed.
 
-  Validation and test accuracy are measured every epoch. The run directory keeps
-  the store, so that the same call resumes an interrupted one; landscapes made
-  in one directory share their children. Networks are trained where the
-  executor says, as in `search`.
+  Args:
+    data: The images; validation and test accuracy are measured every epoch.
+    space: The networks.
+    recipe: The hyperparameters.
+    seeds: The seeds of the children.
+    run_dir: Keeps the store, so that the same call resumes an interrupted one;
+      landscapes made in one directory share their children.
+    children_per_batch: As in `train_children`.
+    executor: Where to train, as of `search`.
+
+  Returns:
+    The landscape.
   """
   seeds, networks = list(seeds), range(len(space))
   requests = [(network, seed) for seed in seeds for network in networks]

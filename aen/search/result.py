@@ -126,8 +126,11 @@ class Best:
   def predict(self, images: np.ndarray) -> np.ndarray:
     """Returns the class of each image, or the number predicted. [N].
 
-    Images and classes are as they were given to the search. Uses the child with
-    the best validation score; `accuracy` is the mean over all children.
+    Classes are labels as they were given to the search. Uses the child with the
+    best validation score; `accuracy` is the mean over all children.
+
+    Args:
+      images: As they were given to the search.
     """
     outputs = self._outputs(images)
     if self.target_scaling is not None:
@@ -145,8 +148,10 @@ class Best:
   def predict_proba(self, images: np.ndarray) -> np.ndarray:
     """Returns the probability of each class, float32 [N, classes].
 
-    Images are as they were given to the search. Columns are in the order of
-    `class_names`.
+    Columns are in the order of `class_names`.
+
+    Args:
+      images: As they were given to the search.
     """
     if self.is_regression:
       raise ValueError(
@@ -173,6 +178,9 @@ class Best:
 
     Numbers come out standardised: multiply them by `target_scaling.std` and add
     `target_scaling.mean`.
+
+    Args:
+      path: Where the file is written.
     """
     export_lib.export(
       self.model,
@@ -384,9 +392,15 @@ class SearchResult:
     directory: io_lib.PathLike,
     symmetries: symmetries_lib.SymmetryLike = (),
   ) -> 'SearchResult':
-    """Reads what `save` wrote; damaged files are a `DamagedError`.
+    """Reads what `save` wrote.
 
-    Files hold only names: pass your own `symmetries` among those of the search.
+    Args:
+      directory: Where it was saved.
+      symmetries: Your own symmetries among those of the search; files hold only
+        names.
+
+    Raises:
+      DamagedError: The files are damaged.
     """
     directory = io_lib.as_path(directory, 'directory')
     stored = read(directory)

@@ -237,8 +237,11 @@ class Screening:
 
     The accepted symmetries' network comes first, then those with fewer of its
     symmetries, fewest weights first. The others follow in the order of their
-    largest discrepancy; choices that were not tested do not count. `weights`
-    are the number of weights of each network, [R].
+    largest discrepancy.
+
+    Args:
+      table: The networks; choices that were not tested do not count.
+      weights: The number of weights of each network. [R]
     """
     accepted = [name for name in self.accepted if name in table.bits]
     largest = int(table.implied_states[table.network(accepted)])

@@ -203,7 +203,12 @@ class Results(contextlib.AbstractContextManager['Results']):
     self._connection.close()
 
   def get(self, key: ChildKey, with_params: bool = False) -> Record | None:
-    """Returns a child's record, or None if it has not been trained."""
+    """Returns a child's record, or None if it has not been trained.
+
+    Args:
+      key: The child.
+      with_params: Whether to read its parameters too.
+    """
     columns = (*_SIGNED, 'checksum', 'params' if with_params else 'NULL')
     rows = self._run(
       f'SELECT {", ".join(columns)} FROM results WHERE {_IS_CHILD}',
