@@ -11,7 +11,7 @@ test images ('halves').
 
   python -m experiments.reproduce --raw_dir=path/to/files
 
-Writes CSV files, landscapes and traces to --results; from scratch four hours on
+Writes CSV files, landscapes and traces to --results; from scratch two hours on
 two cores. The same command resumes an interrupted run, also on another machine,
 because everything in --results counts as known. `python -m
 experiments.results_page` then writes the pages. To check reproducibility, this
