@@ -8,7 +8,7 @@ machine. Programs that were compiled in an earlier run come from the cache in
 AEN_CACHE_DIR. Then children are trained in batches of several sizes. Everything
 but training is overhead: with --strategy=dqn, the agent's too.
 
-Five minutes; the ratio is 0.7 with an empty compilation cache:
+Five minutes; the ratio is 0.6 with an empty compilation cache:
   python -m experiments.search_benchmark --dataset=g_mnist/aug5 --size=search \
     --epochs=4 --head=dense --criterion=accuracy
 The paper's whole search, with its Q-network, retraining on 10 000 images (ten
