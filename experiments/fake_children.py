@@ -94,7 +94,7 @@ class Simulated:
   """
 
   def __init__(self, workers: int, seconds: float) -> None:
-    """Starts that thread; a job takes so many seconds."""
+    """Starts the thread; every job takes the given number of seconds."""
     self.workers = workers
     self._seconds = seconds
     self._free = [0.0] * workers  # when each worker is idle again

@@ -37,8 +37,6 @@ _MAX_EVALUATED = 1000
 _MAX_INITIAL = 128  # images that scale initial kernels, if any do
 _LARGEST = np.finfo(np.float32).max
 
-_KeyData = tuple[tuple[int, ...], ...]  # of a random key for each child
-
 
 class Examples(NamedTuple):
   """Images and their labels."""
@@ -153,6 +151,13 @@ def _check(data: ChildData, recipe: recipe_lib.Recipe) -> None:
       )
     if images[0] < least:
       raise ValueError(f'{name} needs at least {least} images, got {images[0]}')
+
+
+class _KeyData(NamedTuple):
+  """Random keys, one per child, as a key of a cache."""
+
+  words: tuple[tuple[int, ...], ...]
+  impl: Any
 
 
 class _Keys(NamedTuple):
@@ -496,7 +501,8 @@ def train_children(
   mesh = jax.sharding.Mesh(np.array(devices), ('children',))
   everywhere = jax.sharding.NamedSharding(mesh, PartitionSpec())
   data = jax.device_put(data, None if mesh.size == 1 else everywhere)
-  drawn_from = tuple(map(tuple, jax.random.key_data(keys).tolist()))
+  words = tuple(map(tuple, jax.random.key_data(keys).tolist()))
+  drawn_from = _KeyData(words, jax.random.key_impl(keys))
   fixed_rates = tuple(np.asarray(rates).tolist())
   images = data.train.images[:_MAX_INITIAL]
   params = _starts(drawn_from, collections, images, config)
@@ -563,7 +569,7 @@ def _starts(
   pairs = drawn, jax.device_get(collections['sharing'])
   each = [
     model.starting_as(*jax.tree.map(lambda leaf, i=i: leaf[i], pairs))
-    for i in range(len(keys))
+    for i in range(len(keys.words))
   ]
   return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
 
@@ -611,7 +617,8 @@ def _plans(
 
 
 def _keys(data: _KeyData) -> jax.Array:
-  return jax.random.wrap_key_data(jnp.asarray(data, jnp.uint32))
+  words = jnp.asarray(data.words, jnp.uint32)
+  return jax.random.wrap_key_data(words, impl=data.impl)
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4))

@@ -650,3 +650,20 @@ def test_few_test_images_count_apart_and_change_nothing_else():
   assert without.few_test_accuracy == ()
   for name in ('train_loss', 'validation_loss', 'test_accuracy'):
     np.testing.assert_array_equal(getattr(both, name), getattr(without, name))
+
+
+@pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
+def test_children_take_keys_of_any_implementation(impl):
+  key = jax.random.key(3, impl=impl)
+  config = child_lib.ChildConfig(
+    space().program(0), recipe_lib.Recipe(epochs=1, batch_size=8)
+  )
+  alone = child_lib.train_child(
+    key, space().inputs(0).collections, data(), config
+  )
+  together = child_lib.train_children(
+    key[None], stacked([0]), data(), config, devices=jax.devices()[:1]
+  )
+  np.testing.assert_allclose(
+    together.validation_loss[0], alone.validation_loss, rtol=1e-5
+  )
