@@ -48,7 +48,7 @@ def run(main: Callable[[list[str]], None]) -> None:
     jax.config.update('jax_numpy_rank_promotion', 'raise')
     use_all_cores()
     executors.keep_compilations()
-    gc.freeze()  # what was imported stays: not looked through again
+    gc.freeze()  # modules stay: the garbage collector need not scan them
     try:
       main(argv)
     except (ValueError, OSError, ImportError) as error:

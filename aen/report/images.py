@@ -70,17 +70,17 @@ def _gallery(
     side * max(_MIN_COLUMNS, across) + 0.3, side * (height + gap) * down + 0.3
   )
   ax = drawn.subplots()
-  for x, column in enumerate((1 + gap) * np.arange(across)):
-    left = float(column)
+  lefts = ((1 + gap) * np.arange(across)).tolist()
+  for left, title, column in zip(lefts, titles, columns, strict=True):
     ax.text(
       left + 0.5,
       -gap,
-      style.literal(titles[x]),
+      style.literal(title),
       fontsize=style.MEDIUM,
       horizontalalignment='center',
     )
-    for y, image in enumerate(columns[x]):
-      top = y * (height + gap)
+    for row, image in enumerate(column):
+      top = row * (height + gap)
       ax.imshow(
         as_picture(image, grid_axes),
         cmap='gray',
