@@ -428,8 +428,8 @@ def finished(
 ) -> SearchResult | None:
   """Returns the result of a search, if it has finished.
 
-  The result of another search is a `ValueError`. A damaged result is reported
-  in one line and made again: its children are in the store.
+  Raises a `ValueError` for the result of another search. A damaged result is
+  reported in one line and made again: its children are in the store.
   """
   if not (run_dir / 'result.json').exists():
     return None
@@ -560,8 +560,8 @@ def load_params(
 ) -> Any:
   """Reads an Orbax checkpoint of the variables that a model has for inputs x.
 
-  It is a `DamagedError` if it is not there, cannot be read, or holds weights of
-  another checksum; None accepts any weights.
+  Raises a `DamagedError` if it is missing, cannot be read, or holds weights of
+  another checksum; the checksum None accepts any weights.
   """
   import orbax.checkpoint as ocp
 

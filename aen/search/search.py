@@ -545,7 +545,7 @@ def _check(data: dataset_lib.Dataset) -> None:
 def at_most(
   data: dataset_lib.Dataset, count: int | None
 ) -> dataset_lib.Dataset:
-  """Draws at most `count` training and a quarter of it validation images."""
+  """Draws at most `count` training images, and a quarter for validation."""
   if count is None:
     return data
 
