@@ -49,6 +49,7 @@ def run(main: Callable[[list[str]], None]) -> None:
     use_all_cores()
     executors.keep_compilations()
     gc.freeze()  # modules stay: the garbage collector need not scan them
+    gc.set_threshold(50_000)  # tracing makes many objects, few of them cycles
     try:
       main(argv)
     except (ValueError, OSError, ImportError) as error:

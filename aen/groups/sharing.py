@@ -79,7 +79,7 @@ class Sharing:
     digest = hashlib.sha256()
     for labels in (self.kernel, self.bias):
       digest.update(repr(labels.shape).encode())
-      digest.update(np.ascontiguousarray(labels, '<i4').tobytes())
+      digest.update(np.ascontiguousarray(labels, '<i4'))
     return digest.hexdigest()
 
   def __eq__(self, other: object) -> bool:

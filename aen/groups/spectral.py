@@ -116,8 +116,8 @@ class Spectral:
 
   Attributes:
     structure: The shapes of the arrays below, and of the products.
-    in_order: The inputs sorted by sector, coset and orbit; None if they come in
-      this order. int32 [N]
+    in_place: The place of each input in the order by sector, coset and orbit;
+      None if they come in this order. int32 [N]
     out_place: The place of each output in this order; None to leave the outputs
       in this order. int32 [M]
     analysis: For each sector of the inputs, [K, c].
@@ -130,7 +130,7 @@ class Spectral:
 
   # Of a compiled program; JAX takes the other fields for data.
   structure: Structure = dataclasses.field(metadata={'static': True})
-  in_order: np.ndarray | None
+  in_place: np.ndarray | None
   out_place: np.ndarray | None
   analysis: tuple[np.ndarray, ...]
   synthesis: tuple[np.ndarray, ...]
@@ -461,8 +461,10 @@ def spectral_form(group: Abelian, num_in: int) -> Spectral:
     kernel.append(multiplicity * rows)
     first = source.points[0][:, None] * on_outputs.elements.shape[1]
     index.append((first + target.points[cosets][:, None, :]).ravel())
-  in_points, out_points = (
-    np.concatenate([sector.points.ravel() for sector in side])
+  in_place, out_place = (
+    np.argsort(np.concatenate([s.points.ravel() for s in side])).astype(
+      np.int32
+    )
     for side in (inputs, outputs)
   )
   return Spectral(
@@ -473,8 +475,8 @@ def spectral_form(group: Abelian, num_in: int) -> Spectral:
       cosets=tuple(num_cosets),
       blocks=tuple(by_block),
     ),
-    in_order=in_points,
-    out_place=np.argsort(out_points).astype(np.int32),
+    in_place=in_place,
+    out_place=out_place,
     analysis=tuple(analysis),
     synthesis=tuple(synthesis),
     kernel=tuple(kernel),

@@ -174,8 +174,14 @@ def _spectral_dense(
 
   # The batch is the last axis, so that points are rows that lie together.
   x = x.reshape(-1, num_in, channels).transpose(1, 2, 0)
-  if form.in_order is not None:
-    x = x[form.in_order]
+  if form.in_place is not None:
+    # A scatter, because XLA fuses a gather with that of the batch from a data
+    # set, and computes one element at a time then.
+    x = (
+      jnp.zeros_like(x)
+      .at[form.in_place]
+      .set(x, mode='promise_in_bounds', unique_indices=True)
+    )
   ends = np.cumsum([c * n for c, n in structure.in_sectors])
   signals = []  # of each sector, by block: [k, n * C, B]
   for s, part in enumerate(jnp.split(x, ends[:-1])):

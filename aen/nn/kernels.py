@@ -144,7 +144,7 @@ def first_positions(index: Array, num_weights: int) -> Array:
   positions = np.arange(index.size, dtype=np.int32)
   if isinstance(index, np.ndarray):  # XLA's constant folding takes seconds
     first = np.full(num_weights, index.size, np.int32)
-    first[index.ravel()[::-1]] = positions[::-1]
+    np.minimum.at(first, index.ravel(), positions)
     return first
   first = jnp.full(num_weights, index.size, jnp.int32)
   return first.at[index.ravel()].min(positions)

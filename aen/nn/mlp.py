@@ -212,10 +212,11 @@ class EquivariantMLP(nn.Module):
     names = [*(f'hidden_{i}' for i in range(len(self.hidden_shapes))), 'head']
     for name, num_weights in zip(names, self.max_weights or (), strict=False):
       first = kernels.first_positions(sharing[name]['kernel'], num_weights)
-      # Positions beyond the kernel are weights that the index does not use.
-      kernel = params[name]['kernel']
-      kernel = np.concatenate([kernel, np.zeros_like(kernel[:1])])
-      started[name] = {**params[name], 'kernel': kernel[first]}
+      plain = params[name]['kernel']
+      kernel = np.zeros((num_weights, *plain.shape[1:]), plain.dtype)
+      used = first < len(plain)
+      kernel[used] = plain[first[used]]
+      started[name] = {**params[name], 'kernel': kernel}
     return started
 
   @nn.nowrap

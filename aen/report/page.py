@@ -23,7 +23,6 @@ import numpy as np
 from aen import io as io_lib
 from aen.data.dataset import Dataset
 from aen.groups import symmetries as symmetries_lib
-from aen.nn import convert
 from aen.nn.dense import EquivariantDense
 from aen.report import charts
 from aen.report import diagram
@@ -350,11 +349,9 @@ def _layer_figures(result: SearchResult) -> Iterator[tuple[str, Figure]]:
   point = np.ravel_multi_index(place, out_shape)
   outputs = np.flatnonzero(sharing.bias == sharing.bias[point])[:_MAX_OUTPUTS]
   if len(outputs) > 1:
-    params = result.best.variables['params'][layer.name]
-    dense = np.asarray(convert.to_dense(layer, params)['kernel'])
-    num_in, num_out = sharing.kernel.shape
-    features = dense.shape[1] // num_out
-    kernel = dense.reshape(num_in, -1, num_out, features)
-    shapes = (layer.in_shape, out_shape)
-    drawn = images.kernel_images(kernel[:, 0, :, 0], *shapes, outputs)
+    weights = np.asarray(result.best.variables['params'][layer.name]['kernel'])
+    of_channels = weights.reshape(len(weights), -1)[:, 0]  # the first pair
+    drawn = images.kernel_images(
+      of_channels[sharing.kernel], layer.in_shape, out_shape, outputs
+    )
     yield 'kernel', drawn

@@ -103,7 +103,7 @@ class MLPSpace(space_lib.Space):
     for i, form in enumerate(forms):
       layer, last = sharing[f'hidden_{i}'], len(forms) - 1
       index = layer['kernel']
-      layer['kernel'] = index[self._entry(subset, i)]
+      layer['kernel'] = index.take(self._entry(subset, i))
       # Between layers, points stay in the order of the group's orbits.
       if i < last and form.out_place is not None:
         layer['bias'] = layer['bias'][np.argsort(form.out_place)]
@@ -111,7 +111,7 @@ class MLPSpace(space_lib.Space):
         _single_precision,
         dataclasses.replace(
           form,
-          in_order=form.in_order if i == 0 else None,
+          in_place=form.in_place if i == 0 else None,
           out_place=form.out_place if i == last else None,
           index=index,
         ),

@@ -504,8 +504,7 @@ def train_children(
   words = tuple(map(tuple, jax.random.key_data(keys).tolist()))
   drawn_from = _KeyData(words, jax.random.key_impl(keys))
   fixed_rates = tuple(np.asarray(rates).tolist())
-  images = data.train.images[:_MAX_INITIAL]
-  params = _starts(drawn_from, collections, images, config)
+  params = _starts(drawn_from, collections, data.train.images, config)
   best = None
   if config.return_params:
     best = _Best(params, np.full(len(keys), _Best(None).score))
@@ -562,7 +561,8 @@ def _starts(
   how = recipe_lib.INITIALIZERS[initializer]
   padded = getattr(model, 'max_weights', None) is not None
   if not padded or how.adjust is not None or how.normalised:
-    return _inits(_keys(keys), collections, images, model, initializer)
+    few = images[:_MAX_INITIAL]
+    return _inits(_keys(keys), collections, few, model, initializer)
   # Children of all structures begin with the kernels of one plain network, so
   # the draw is compiled once.
   drawn = _plain_start(keys, images.shape[1:], model.baseline(), initializer)

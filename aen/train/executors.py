@@ -162,12 +162,12 @@ def keep_compilations() -> None:
   """Keeps compiled programs on disk, unless the user has said where, or not.
 
   A second process reads them in a fraction of the time. They are in `xla`, in
-  the folder of caches; programs that compile in 0.1 s are not worth a file.
+  the folder of caches; programs that compile in 0.05 s are not worth a file.
   """
   folder, setting = io_lib.cache_dir(), 'jax_compilation_cache_dir'
   if folder and getattr(jax.config, setting) is None:
     jax.config.update(setting, str(folder / 'xla'))
-    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.05)
 
 
 class Processes(contextlib.AbstractContextManager['Processes']):

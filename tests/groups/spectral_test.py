@@ -47,9 +47,9 @@ def apply(form, x, weights):
     assert ends[-1] == len(terms)
     return dict(zip(own, np.split(terms, ends[:-1]), strict=True))
 
-  signals, start = [], 0
+  signals, start, in_order = [], 0, np.argsort(form.in_place)
   for s, (c, n) in enumerate(structure.in_sectors):
-    part = x[:, form.in_order[start : start + c * n]].reshape(-1, c, n)
+    part = x[:, in_order[start : start + c * n]].reshape(-1, c, n)
     terms = np.einsum('kc,bcn->kbn', form.analysis[s], part)
     own = [block for block in structure.blocks if s in block.inputs]
     signals.append(by_block(terms, own))
