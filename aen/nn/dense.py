@@ -40,7 +40,7 @@ jax.tree_util.register_dataclass(spectral_lib.Spectral)
 def shared_dense(
   x: Array,
   weights: Array,
-  index: Array | spectral_lib.Spectral,
+  index: Array | spectral_lib.Form,
   bias: Array | None = None,
   bias_index: Array | None = None,
   precision: PrecisionLike = None,
@@ -53,8 +53,8 @@ def shared_dense(
     x: Inputs, [..., N], or [..., N, C] if the weights have channels.
     weights: The free weights, [W] or [W, C, F]. There may be more than the
       index uses: padding gives layers of different symmetry the same shapes.
-    index: The weight of each kernel entry, int32 [N, M]; or a spectral form of
-      the layer, which computes the same with fewer multiplications.
+    index: The weight of each kernel entry, int32 [N, M]; or a form of the layer
+      of `groups.spectral`, which computes the same with fewer multiplications.
     bias: The free biases, [B] or [B, F].
     bias_index: The bias of each output, int32 [M].
     precision: As in `jax.lax.dot_general`.
@@ -70,7 +70,7 @@ def shared_dense(
   """
   x = kernels.as_array(x, 'x')
   weights = kernels.as_array(weights, 'weights')
-  if not isinstance(index, jax.Array | spectral_lib.Spectral):
+  if not isinstance(index, jax.Array | spectral_lib.Form):
     index = io_lib.array(index, 'the index')
   if (bias is None) != (bias_index is None):
     raise ValueError('bias and bias_index go together: give both, or neither')
@@ -98,8 +98,8 @@ def shared_dense(
         f' {bias_index.shape}'
       )
     each = kernels.shared_kernel(bias, bias_index)
-  if isinstance(index, spectral_lib.Spectral):
-    return _spectral_dense(x, weights, index, each, precision)
+  if isinstance(index, spectral_lib.Form):
+    return _by_orbits(x, weights, index, each, precision)
   y = _gathered_dense(x, weights, index, precision)
   if each is None:
     return y
@@ -129,22 +129,73 @@ def _gathered_dense(
   return jnp.swapaxes(y, -1, -2)
 
 
-def _spectral_dense(
+def _by_orbits(
   x: jax.Array,
   weights: jax.Array,
-  form: spectral_lib.Spectral,
+  form: spectral_lib.Form,
   bias: jax.Array | None,
   precision: PrecisionLike,
 ) -> jax.Array:
-  """Applies a dense layer in the basis of characters; see `groups.spectral`.
+  """Applies a dense layer in a form of `groups.spectral`.
 
   Equal to the layer with the kernel `weights[index]` up to rounding. The bias
   is that of each output, [M] or [M, F].
   """
-  structure = form.structure
   channels, features = weights.shape[1:] or (1, 1)
   batch = x.shape[: x.ndim - (weights.ndim + 1) // 2]
-  num_in, num_out = structure.shape
+  num_in, num_out = form.shape
+  # The batch is the last axis, so that points are rows that lie together.
+  x = x.reshape(-1, num_in, channels).transpose(1, 2, 0)
+  if form.in_place is not None:
+    # A scatter, because XLA fuses a gather with that of the batch from a data
+    # set, and computes one element at a time then.
+    x = (
+      jnp.zeros_like(x)
+      .at[form.in_place]
+      .set(x, mode='promise_in_bounds', unique_indices=True)
+    )
+  if isinstance(form, spectral_lib.Spectral):
+    y = _spectral_dense(x, weights, form, precision)
+  else:
+    y = _exchanging_dense(x, weights, form, precision)
+  if form.out_place is not None:
+    y = y[form.out_place]
+  if bias is not None:
+    y += bias.reshape(num_out, features, 1)
+  return y.transpose(2, 0, 1).reshape(*batch, num_out, *weights.shape[2:])
+
+
+def _exchanging_dense(
+  x: jax.Array,
+  weights: jax.Array,
+  form: spectral_lib.Involution,
+  precision: PrecisionLike,
+) -> jax.Array:
+  """Applies a layer to x [N, C, B] in a form's order; returns [M, F, B]."""
+  channels, features = weights.shape[1:] or (1, 1)
+  first, second = (
+    kernels.merge_channels(part.reshape(*part.shape[:2], channels, features))
+    for part in kernels.shared_kernels(weights, [form.first, form.second])
+  )
+  n, m = second.shape
+  difference = second - first[:n, :m]  # E - D
+  one, other, fixed = jnp.split(x.reshape(-1, x.shape[-1]), [n, 2 * n])
+  multiply = functools.partial(jnp.einsum, 'nm,nb->mb', precision=precision)
+  same = multiply(first, jnp.concatenate([one + other, fixed]))
+  moved, fixed = jnp.split(same, [m])
+  parts = moved + multiply(difference, other), moved + multiply(difference, one)
+  return jnp.concatenate([*parts, fixed]).reshape(-1, features, x.shape[-1])
+
+
+def _spectral_dense(
+  x: jax.Array,
+  weights: jax.Array,
+  form: spectral_lib.Spectral,
+  precision: PrecisionLike,
+) -> jax.Array:
+  """Applies a layer to x [N, C, B] in a form's order; returns [M, F, B]."""
+  structure = form.structure
+  channels, features = weights.shape[1:] or (1, 1)
 
   def transform(matrix: Array, values: jax.Array) -> jax.Array:
     """Multiplies along the first axis: [K, c] times [c, R] is [K, R]."""
@@ -172,16 +223,6 @@ def _spectral_dense(
     own = [b for b in structure.blocks if s in b.inputs and t in b.outputs]
     blocks[pair] = by_block(terms, own)
 
-  # The batch is the last axis, so that points are rows that lie together.
-  x = x.reshape(-1, num_in, channels).transpose(1, 2, 0)
-  if form.in_place is not None:
-    # A scatter, because XLA fuses a gather with that of the batch from a data
-    # set, and computes one element at a time then.
-    x = (
-      jnp.zeros_like(x)
-      .at[form.in_place]
-      .set(x, mode='promise_in_bounds', unique_indices=True)
-    )
   ends = np.cumsum([c * n for c, n in structure.in_sectors])
   signals = []  # of each sector, by block: [k, n * C, B]
   for s, part in enumerate(jnp.split(x, ends[:-1])):
@@ -211,12 +252,7 @@ def _spectral_dense(
     outputs.append(
       transform(matrix, part).reshape(-1, features, part.shape[-1])
     )
-  y = jnp.concatenate(outputs)
-  if form.out_place is not None:
-    y = y[form.out_place]
-  if bias is not None:
-    y += bias.reshape(num_out, features, 1)
-  return y.transpose(2, 0, 1).reshape(*batch, num_out, *weights.shape[2:])
+  return jnp.concatenate(outputs)
 
 
 class EquivariantDense(SharedLayer):
@@ -253,8 +289,9 @@ class EquivariantDense(SharedLayer):
       kernel and multiplies with it. 'spectral' multiplies in the basis of the
       characters of an abelian group of symmetries, see `groups.spectral`: the
       same function of the same parameters up to rounding, in fewer operations.
-      'auto' (default) takes what a cost model expects to be faster. An index
-      that is given as data (the collection 'sharing') is always gathered.
+      'auto' (default) takes what a cost model expects to be faster, these two
+      or `groups.spectral.Involution`. An index that is given as data (the
+      collection 'sharing') is always gathered.
 
   >>> layer = EquivariantDense(('rotation',), in_shape=(4, 4), out_shape=(2, 2))
   >>> layer
@@ -299,16 +336,16 @@ class EquivariantDense(SharedLayer):
     )
 
   @nn.nowrap
-  def spectral(self) -> spectral_lib.Spectral | None:
-    """Returns the spectral form in use, None if the kernel is gathered."""
+  def spectral(self) -> spectral_lib.Form | None:
+    """Returns the form in use, None if the kernel is gathered."""
     if self.method == 'gather':
       return None
     layer = self.symmetries, self.in_shape, self.out_shape, self.invariant
     return _spectral(*layer, self.method == 'spectral')
 
   @nn.nowrap
-  def form_in_use(self) -> spectral_lib.Spectral | None:
-    """Returns the spectral form of the bound layer, None if it gathers.
+  def form_in_use(self) -> spectral_lib.Form | None:
+    """Returns the form of the bound layer, None if it gathers.
 
     It is data if the collection 'sharing' has it.
     """
@@ -375,7 +412,7 @@ class EquivariantDense(SharedLayer):
 @functools.lru_cache(maxsize=512)
 def _spectral(
   symmetries: Any, in_shape: Any, out_shape: Any, invariant: bool, force: bool
-) -> spectral_lib.Spectral | None:
+) -> spectral_lib.Form | None:
   index = sharing_lib.dense_sharing(
     symmetries, in_shape, out_shape, invariant
   ).kernel

@@ -8,6 +8,7 @@ Legend: N input points, M output points, C input channels, F features, W free
 weights.
 """
 
+from collections.abc import Sequence
 import functools
 from typing import Any
 
@@ -44,27 +45,42 @@ def shared_kernel(weights: jax.Array, index: Array) -> jax.Array:
     index.ravel(), np.arange(index.size)
   ):  # every entry has a weight of its own
     return weights[:num_used].reshape(*index.shape, *weights.shape[1:])
-  tables_of = functools.cache(lambda: sum_tables(index.ravel()))
+  return shared_kernels(weights, [index])[0]
+
+
+def shared_kernels(
+  weights: jax.Array, indices: Sequence[np.ndarray]
+) -> list[jax.Array]:
+  """Returns `weights[index]` for several indices, with one fast gradient."""
+  flat = np.concatenate([index.ravel() for index in indices])
+  check_index(flat, weights.shape[0])
+  tables_of = functools.cache(lambda: sum_tables(flat))
 
   @jax.custom_jvp
-  def gather(weights: jax.Array) -> jax.Array:
-    return weights[index]
+  def gather(weights: jax.Array) -> list[jax.Array]:
+    return [weights[index] for index in indices]
 
   @gather.defjvp
   def gather_jvp(
     primals: tuple[jax.Array], tangents: tuple[jax.Array]
-  ) -> tuple[jax.Array, jax.Array]:
+  ) -> tuple[list[jax.Array], list[jax.Array]]:
     # As scatters, which JAX transposes to gathers.
     tables, tail = tables_of(), primals[0].shape[1:]
     values = tangents[0][: tables[-1].shape[1]]
-    sizes = [index.size, *(table.shape[1] for table in tables)]
+    sizes = [flat.size, *(table.shape[1] for table in tables)]
     for table, size in zip(tables[::-1], sizes[-2::-1], strict=True):
-      # The last entry stands for the missing ones of classes with few entries.
-      entries = jnp.zeros((size + 1, *tail), values.dtype)
+      # One more entry stands for the missing ones of classes with few entries.
+      spare = int(table.max() == size)
+      entries = jnp.zeros((size + spare, *tail), values.dtype)
       for row in table[::-1]:
         entries = entries.at[row].add(values, mode='promise_in_bounds')
       values = entries[:size]
-    return gather(*primals), values.reshape(*index.shape, *tail)
+    ends = np.cumsum([index.size for index in indices])
+    parts = jnp.split(values, ends[:-1])
+    return gather(*primals), [
+      part.reshape(*index.shape, *tail)
+      for part, index in zip(parts, indices, strict=True)
+    ]
 
   return gather(weights)
 

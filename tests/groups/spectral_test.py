@@ -173,6 +173,52 @@ def test_exact_for_random_abelian_groups(seed):
 
 
 @pytest.mark.parametrize('seed', range(30))
+def test_exact_for_random_involutions(seed):
+  rng = np.random.default_rng(seed)
+
+  def exchange(size):
+    """A permutation of order 1 or 2: exchanges some pairs of points."""
+    some = rng.permutation(size)[: 2 * rng.integers(0, size // 2 + 1)]
+    found = np.arange(size)
+    found[some] = some.reshape(-1, 2)[:, ::-1].ravel()
+    return found
+
+  (generator,) = joined([exchange(7)], [exchange(6)])
+  index = index_of([generator], 7)
+  for labels in (index, index // 2):  # the second as of a larger group
+    form = spectral.Involution.of(generator, labels)
+    assert form.shape == labels.shape
+    x, weights = rng.standard_normal((3, 7)), rng.standard_normal(labels.size)
+    n, m = form.second.shape
+    first, second = weights[form.first], weights[form.second]
+    pairs = x[:, np.argsort(form.in_place)]
+    one, other, fixed = np.split(pairs, [n, 2 * n], axis=1)
+    same = np.concatenate([one + other, fixed], axis=1) @ first
+    moved, fixed = np.split(same, [m], axis=1)
+    difference = second - first[:n, :m]
+    parts = moved + other @ difference, moved + one @ difference, fixed
+    y = np.concatenate(parts, axis=1)[:, form.out_place]
+    np.testing.assert_allclose(y, x @ weights[labels], rtol=0, atol=1e-12)
+    used = np.concatenate([form.first.ravel(), form.second.ravel()])
+    np.testing.assert_array_equal(np.unique(used), np.unique(labels))
+
+
+def test_quarter_scrambles_are_involutions():
+  name, grids = 'left_vertical_scramble', ((28, 28), (20, 20))
+  index = aen.dense_sharing((name,), *grids).kernel
+  symmetries = (aen.SYMMETRIES[name],)
+  form = spectral.dense_spectral(symmetries, *grids, index)
+  assert isinstance(form, spectral.Involution)
+  assert form.first.size + form.second.size == index.max() + 1
+  form = spectral.dense_spectral(symmetries, *grids, index, force=True)
+  assert isinstance(form, spectral.Spectral)
+  flip = (aen.SYMMETRIES['horizontal_flip'],)  # has no fixed points
+  index = aen.dense_sharing(flip, *grids).kernel
+  form = spectral.dense_spectral(flip, *grids, index)
+  assert isinstance(form, spectral.Spectral)
+
+
+@pytest.mark.parametrize('seed', range(30))
 def test_exact_for_random_groups_of_permutations(seed):
   rng = np.random.default_rng(seed)
   perms_in = [rng.permutation(6) for _ in range(2)]

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import aen
+from aen.groups.spectral import Involution
 from aen.groups.symmetries import PAPER_SYMMETRIES
 from tests.precision import enable_x64
 
@@ -43,13 +44,22 @@ PARAMETERS = [
 ]
 
 
-def layers(names, in_shape=(8, 8), out_shape=(4, 4), **kwargs):
+def layers(
+  names, in_shape=(8, 8), out_shape=(4, 4), method='spectral', **kwargs
+):
   """Returns equal layers that gather and that use characters."""
   kwargs = {'bias_init': nn.initializers.normal(), **kwargs}
   make = functools.partial(
     aen.EquivariantDense, names, in_shape, out_shape, **kwargs
   )
-  return make(method='gather'), make(method='spectral')
+  return make(method='gather'), make(method=method)
+
+
+def exchanging(name='left_vertical_scramble', **kwargs):
+  """Returns equal layers that gather and that exchange pairs of points."""
+  gather, auto = layers((name,), (16, 16), (16, 16), method='auto', **kwargs)
+  assert isinstance(auto.spectral(), Involution)
+  return gather, auto
 
 
 def inputs(layer, dtype=np.float32):
@@ -161,6 +171,31 @@ def test_auto_takes_the_faster_form():
   assert make((2, 2), (2, 2)).spectral() is None
   assert make((28, 28), (20, 20), method='gather').spectral() is None
   assert aen.EquivariantMLP(('rotation',)).method == 'auto'
+
+
+QUARTERS = [name for name in PAPER_SYMMETRIES if len(name.split('_')) == 3]
+
+
+@pytest.mark.parametrize('name', QUARTERS)
+@pytest.mark.parametrize(
+  'kind', [{}, {'features': 3}, {'max_weights': 256 * 256}], ids=str
+)
+def test_involutions_are_the_same_function(name, kind):
+  gather, auto = exchanging(name, **kind)
+  assert_same_function(gather, auto, inputs(gather), 2e-6)
+  with enable_x64(True):
+    gather, auto = exchanging(name, param_dtype=jnp.float64, **kind)
+    assert_same_function(gather, auto, inputs(gather, np.float64), 1e-12)
+
+
+def test_derivatives_of_involutions():
+  with enable_x64(True):
+    _, layer = exchanging(param_dtype=jnp.float64)
+    x = inputs(layer, np.float64)
+    variables = layer.init(jax.random.key(0), x)
+    check_grads(
+      jax.jit(layer.apply), (variables, x), order=2, modes=('fwd', 'rev')
+    )
 
 
 @pytest.mark.slow
