@@ -79,7 +79,7 @@ class Sharing:
     digest = hashlib.sha256()
     for labels in (self.kernel, self.bias):
       digest.update(repr(labels.shape).encode())
-      digest.update(np.ascontiguousarray(labels, '<i4'))
+      digest.update(np.ascontiguousarray(labels, '<i4').data)
     return digest.hexdigest()
 
   def __eq__(self, other: object) -> bool:

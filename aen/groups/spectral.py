@@ -197,8 +197,9 @@ class Involution:
       places.append(np.argsort(order).astype(np.int32))
       firsts.append(np.concatenate([pair, fixed]))
       pairs.append((pair, side[pair]))
+    in_place, out_place = places
     second = index[np.ix_(pairs[0][0], pairs[1][1])]
-    return cls(*places, index[np.ix_(*firsts)], second)
+    return cls(in_place, out_place, index[np.ix_(*firsts)], second)
 
   @property
   def shape(self) -> tuple[int, int]:
