@@ -394,18 +394,18 @@ def dense_spectral(
   if not force:
     pairs = [p for p in candidates if np.array_equal(p[p], np.arange(p.size))]
     costs = [_involution_cost(p, num_in) for p in pairs]
-    around = group or Abelian.trivial(num_in + num_out)
-    if costs and min(costs) < step_cost(around, num_in):
+    otherwise = step_cost(group or Abelian.trivial(num_in + num_out), num_in)
+    if costs and min(costs) < otherwise:
       return Involution.of(pairs[int(np.argmin(costs))], index)
   return None if group is None else spectral_form(group, num_in).of(index)
 
 
 def _involution_cost(exchange: np.ndarray, num_in: int) -> float:
   """Returns the expected nanoseconds of a training step of an `Involution`."""
-  moved = exchange != np.arange(exchange.size)
-  (n, rows), (m, columns) = (
+  exchanged = exchange != np.arange(exchange.size)
+  (n, rows), (m, columns) = (  # numbers of pairs, and of orbits
     (side.sum() // 2, side.size - side.sum() // 2)
-    for side in np.split(moved, [num_in])
+    for side in np.split(exchanged, [num_in])
   )
   if not n * m or exchange.size == 2 * (n + m):  # no pairs, or no fixed points
     return math.inf
@@ -415,7 +415,7 @@ def _involution_cost(exchange: np.ndarray, num_in: int) -> float:
     'activation': _BATCH * exchange.size,
     'product': 3,
   }
-  return float(sum(NANOSECONDS[k] * count for k, count in operations.items()))
+  return _nanoseconds(operations)
 
 
 def best_subgroup(
@@ -469,7 +469,10 @@ def best_subgroup(
 
 def step_cost(group: Abelian, num_in: int) -> float:
   """Returns the expected nanoseconds of a training step of a layer."""
-  operations = step_operations(group, num_in, _BATCH)
+  return _nanoseconds(step_operations(group, num_in, _BATCH))
+
+
+def _nanoseconds(operations: Mapping[str, float]) -> float:
   return sum(NANOSECONDS[name] * n for name, n in operations.items())
 
 

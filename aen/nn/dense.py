@@ -157,7 +157,7 @@ def _by_orbits(
   if isinstance(form, spectral_lib.Spectral):
     y = _spectral_dense(x, weights, form, precision)
   else:
-    y = _exchanging_dense(x, weights, form, precision)
+    y = _involution_dense(x, weights, form, precision)
   if form.out_place is not None:
     y = y[form.out_place]
   if bias is not None:
@@ -165,7 +165,7 @@ def _by_orbits(
   return y.transpose(2, 0, 1).reshape(*batch, num_out, *weights.shape[2:])
 
 
-def _exchanging_dense(
+def _involution_dense(
   x: jax.Array,
   weights: jax.Array,
   form: spectral_lib.Involution,
@@ -182,8 +182,8 @@ def _exchanging_dense(
   one, other, fixed = jnp.split(x.reshape(-1, x.shape[-1]), [n, 2 * n])
   multiply = functools.partial(jnp.einsum, 'nm,nb->mb', precision=precision)
   same = multiply(first, jnp.concatenate([one + other, fixed]))
-  moved, fixed = jnp.split(same, [m])
-  parts = moved + multiply(difference, other), moved + multiply(difference, one)
+  pair, fixed = jnp.split(same, [m])
+  parts = pair + multiply(difference, other), pair + multiply(difference, one)
   return jnp.concatenate([*parts, fixed]).reshape(-1, features, x.shape[-1])
 
 

@@ -214,7 +214,7 @@ class EquivariantMLP(nn.Module):
       first = kernels.first_positions(sharing[name]['kernel'], num_weights)
       plain = params[name]['kernel']
       kernel = np.zeros((num_weights, *plain.shape[1:]), plain.dtype)
-      used = first < len(plain)
+      used = first < len(plain)  # weights that the index uses
       kernel[used] = plain[first[used]]
       started[name] = {**params[name], 'kernel': kernel}
     return started

@@ -194,9 +194,9 @@ def test_exact_for_random_involutions(seed):
     pairs = x[:, np.argsort(form.in_place)]
     one, other, fixed = np.split(pairs, [n, 2 * n], axis=1)
     same = np.concatenate([one + other, fixed], axis=1) @ first
-    moved, fixed = np.split(same, [m], axis=1)
+    pair, fixed = np.split(same, [m], axis=1)
     difference = second - first[:n, :m]
-    parts = moved + other @ difference, moved + one @ difference, fixed
+    parts = pair + other @ difference, pair + one @ difference, fixed
     y = np.concatenate(parts, axis=1)[:, form.out_place]
     np.testing.assert_allclose(y, x @ weights[labels], rtol=0, atol=1e-12)
     used = np.concatenate([form.first.ravel(), form.second.ravel()])
