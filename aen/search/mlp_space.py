@@ -80,18 +80,20 @@ class MLPSpace(space_lib.Space):
   @functools.cached_property
   def _programs(self) -> programs_lib.Programs:
     return programs_lib.choose(
-      self.symmetries, self.lattice.grids, self.implied_states.tolist()
+      self.symmetries,
+      self.lattice.grids,
+      self.implied_states.tolist(),
+      self.lattice.num_weights,
     )
 
   @override
   def program(self, network: int) -> mlp_lib.EquivariantMLP:
-    named_by = self._programs.choices[network].program
-    sizes = [form.index.size for form in self._programs.forms[named_by]]
+    _, named_by, sizes = self._programs.choices[network]
     if self.template.head == 'invariant':
       points = math.prod(self.template.hidden_shapes[-1])
-      sizes.append(points * self.template.num_classes)
+      sizes = (*sizes, points * self.template.num_classes)
     return self.template.clone(
-      symmetries=chosen(named_by, self.symmetries), max_weights=tuple(sizes)
+      symmetries=chosen(named_by, self.symmetries), max_weights=sizes
     )
 
   @override

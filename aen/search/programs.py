@@ -23,13 +23,18 @@ from aen.groups.orbits import permutation
 # one takes 2.5 seconds, reading a compiled one half a second. Another value may
 # give networks other programs, and so change the rounding of their results.
 _COMPILATION = 6e6
+# What a program must save that only pads parameters less than another, and so
+# rounds alike: 0.5 seconds, since such a program is often read from disk.
+_READING = 2e6
+_PADDING = 0.77  # nanoseconds of a training step per weight that is padding
 
 
 class Choice(NamedTuple):
-  """The abelian group that a network's layers are computed with."""
+  """A network's program, and the group that its layers are computed with."""
 
   subset: int  # generators of the group, as a state; 0 for gathered kernels
-  program: int  # generators of the first group of the same structure
+  program: int  # symmetries that stand for those of all its networks, a state
+  sizes: tuple[int, ...]  # what it pads the weights of each layer to, [L]
 
 
 class Programs(NamedTuple):
@@ -43,8 +48,9 @@ def choose(
   symmetries: Sequence[symmetries_lib.Symmetry],
   grids: Sequence[Sequence[int]],  # of the inputs, and of layers' outputs
   networks: Sequence[int],  # all symmetries of each, as a state
+  num_weights: np.ndarray,  # free ones, [R, L]
 ) -> Programs:
-  """Chooses the programs of all networks.
+  """Chooses the programs of all networks, of which the first is the baseline.
 
   Greedily: the next structure is the one that saves most, as long as this is
   more than a compilation.
@@ -69,12 +75,13 @@ def choose(
 
   def fastest(subsets: Sequence[int]) -> list[tuple[float, Choice]]:
     """Returns the fastest of some groups of one structure for each network."""
+    sizes = tuple(form.index.size for form in forms[subsets[0]])
     found = []
     for symmetries_of in networks:
       own = [s for s in subsets if not s & ~symmetries_of]
       best = min(own, key=costs.__getitem__, default=None)
       cost = math.inf if best is None else costs[best]
-      found.append((cost, Choice(best or 0, subsets[0])))
+      found.append((cost, Choice(best or 0, subsets[0], sizes)))
     return found
 
   def total(option: list[tuple[float, Choice]]) -> float:
@@ -88,5 +95,13 @@ def choose(
     chosen = min(merged, key=total)
     saved = total(best) - total(chosen)
   choices = [choice for _, choice in best]
-  used = {subset for choice in choices for subset in choice}
+  # Only the baseline needs a weight for every entry of a gathered kernel.
+  gathered = [n for n, choice in enumerate(choices) if n and not choice.subset]
+  if gathered:
+    most = num_weights[gathered].max(0)
+    if _PADDING * len(gathered) * (num_weights[0] - most).sum() > _READING:
+      padded_less = Choice(0, networks[gathered[0]], tuple(most.tolist()))
+      for network in gathered:
+        choices[network] = padded_less
+  used = {choice.subset for choice in choices}
   return Programs(choices, {subset: forms[subset] for subset in used})

@@ -71,6 +71,13 @@ def test_few_programs_serve_the_papers_networks():
   for network in range(1, len(space), 9):
     group = space._programs.choices[network].subset
     assert not group & ~int(space.implied_states[network])
+  # Gathered networks have few weights, but for the baseline.
+  choices = space._programs.choices
+  gathered = [n for n in range(1, len(space)) if not choices[n].subset]
+  (sizes,) = {choices[n].sizes for n in gathered}
+  counts = space.lattice.num_weights
+  assert sizes == tuple(counts[gathered].max(0)) < choices[0].sizes
+  assert choices[0].sizes == tuple(counts[0])
 
 
 def test_small_networks_are_one_program():
