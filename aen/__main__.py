@@ -96,10 +96,10 @@ def _screen(arguments: argparse.Namespace, run_dir: pathlib.Path) -> None:
   screen_lib = _module('search.screen')
   images, labels, _ = load_lib.read_examples(arguments.data, arguments.target)
   images, axes = own.as_inputs(images, arguments.grid_axes)
-  targets = own.as_targets(labels, arguments.task)
+  labels, _ = own.as_targets(labels, arguments.task)
   screening = screen_lib.screen(
     images,
-    screen_lib.binned(targets.labels),
+    screen_lib.binned(labels),
     _symmetries(arguments.symmetries),
     grid=images.shape[1 : 1 + axes],
     seed=arguments.seed,

@@ -12,7 +12,6 @@ from aen.data import catalogue
 from aen.data import dataset as dataset_lib
 from aen.data import finding
 from aen.data import own
-from aen.data import readers
 from aen.data import splits
 from aen.io import PathLike
 
@@ -147,15 +146,8 @@ def from_examples(
 ) -> dataset_lib.Dataset:
   """Makes a data set of arrays of any shape with targets of any kind.
 
-  Args:
-    inputs: See `own.as_inputs`.
-    targets: See `own.as_targets`.
-    test_inputs: As `inputs`. Without them, a sixth of the examples is held out.
-    test_targets: As `targets`.
-    class_names: One per class, in the order of the labels.
-    grid_axes: How many axes of an example are its grid.
-    task: 'classification' or 'regression'.
-    **options: As of `from_arrays`.
+  See `own.as_inputs` for inputs and `grid_axes`, `own.as_targets` for targets
+  and `task`, `from_arrays` for everything else.
   """
   inputs, grid_axes = own.as_inputs(inputs, grid_axes)
   every, count = targets, len(targets)
@@ -198,19 +190,18 @@ def read_examples(
     test_labels, if there are test examples.
   """
   path = pathlib.Path(name).expanduser()
-  if own.is_path(name) and path.suffix.lower() == '.csv':
+  is_file = own.is_path(name) and not path.is_dir()
+  if is_file and path.suffix.lower() == '.csv':
     return (*own.read_csv(path, target), {})
   if target is not None:
     raise ValueError(
       f'only columns of a .csv file can be a target, got {name} and {target!r}'
     )
-  if own.is_path(name) and not path.is_dir() and path.exists():
-    *train, images, labels = readers.read_npz(
-      path, 'x_train', 'y_train', optional=('x_test', 'y_test')
-    )
+  if is_file:
+    inputs, targets, *test = own.read_arrays(path, 'x_test', 'y_test')
   else:
     data = load_dataset(name, num_validation=0)
     names = np.array(data.class_names)
-    train = [data.train.images, names[data.train.labels]]
-    images, labels = data.test.images, names[data.test.labels]
-  return train[0], train[1], {'test_images': images, 'test_labels': labels}
+    inputs, targets = data.train.images, names[data.train.labels]
+    test = [data.test.images, names[data.test.labels]]
+  return inputs, targets, {'test_images': test[0], 'test_labels': test[1]}
