@@ -124,8 +124,10 @@ def from_arrays(
     grid_axes: How many axes of an image are its grid: [N, *grid] or [N, *grid,
       C].
   """
-  arrays = images, labels, test_images, test_labels
-  parts = own.as_parts(*arrays, class_names, where=name, grid_axes=grid_axes)
+  test = test_images, test_labels
+  parts = own.as_parts(
+    (images, labels), test, class_names, where=name, grid_axes=grid_axes
+  )
   sizes = splits.Sizes(num_train, num_validation, num_test)
   data = dataset_lib.divide(
     parts, name, sizes, seed=seed, stratified=stratified

@@ -44,8 +44,8 @@ def read(path: pathlib.Path) -> dataset_lib.Parts:
   """Returns the parts of a folder or an .npz file."""
   if os.path.isdir(path):
     return read_folder(path)
-  arrays = read_arrays(path, 'x_test', 'y_test', 'class_names')
-  return as_parts(*arrays, where=str(path))
+  *arrays, names = read_arrays(path, 'x_test', 'y_test', 'class_names')
+  return as_parts(arrays[:2], arrays[2:], names, where=str(path))
 
 
 def read_arrays(path: pathlib.Path, *optional: str) -> list[Any]:
@@ -83,10 +83,9 @@ def read_folder(folder: pathlib.Path) -> dataset_lib.Parts:
     )
   train_dir = folder / 'train' if divided else folder
   names = _class_names(train_dir)
-  arrays = [*_read_classes(train_dir, names), None, None]
-  if divided:
-    arrays[2:] = _read_classes(folder / 'test', names)
-  return as_parts(*arrays, names, where=str(folder))
+  train = _read_classes(train_dir, names)
+  test = _read_classes(folder / 'test', names) if divided else (None, None)
+  return as_parts(train, test, names, where=str(folder))
 
 
 def _class_names(folder: pathlib.Path) -> tuple[str, ...]:
@@ -192,37 +191,40 @@ def read_image(path: pathlib.Path) -> np.ndarray:
 
 
 def as_parts(
-  images: np.ndarray,
-  labels: np.ndarray,
-  test_images: np.ndarray | None,
-  test_labels: np.ndarray | None,
+  train_arrays: Sequence[Any],
+  test_arrays: Sequence[Any],
   class_names: Sequence[str] | None,
   *,
   where: str,
   grid_axes: int = 2,
 ) -> dataset_lib.Parts:
-  """Returns parts that fit together, holding out test images if need be."""
+  """Returns parts that fit together, holding out test images if need be.
+
+  Each is given by its images and labels, and the test part by None and None if
+  there is none.
+  """
   part = functools.partial(dataset_lib.part, grid_axes=grid_axes)
-  train = part(images, labels, where=where)
-  if (test_images is None) != (test_labels is None):
+  given = [array is not None for array in test_arrays]
+  if any(given) and not all(given):
     raise ValueError(
       f'{where}: expected test images and test labels, or neither, got only'
       ' one of the two; give both'
     )
-  if test_images is None or test_labels is None:
-    total, least = len(train), splits.SHARE  # one is held out for testing
-  else:
-    test = part(test_images, test_labels, where=f'{where}, test')
-    total, least = len(train) + len(test), 3
+  parts = [part(*train_arrays, where=where)]
+  if any(given):
+    parts.append(part(*test_arrays, where=f'{where}, test'))
+  total, least = sum(map(len, parts)), 3 if any(given) else splits.SHARE
   if total < least:
     raise ValueError(
       f'{where}: expected at least {least} images, got {total}; add images'
     )
-  if test_images is None:
-    train, test = (
-      part(train.images[rows], train.labels[rows], where=where)
-      for rows in splits.hold_out(train.labels, total // splits.SHARE)
-    )
+  if not any(given):
+    whole = parts[0]
+    parts = [
+      part(whole.images[rows], whole.labels[rows], where=where)
+      for rows in splits.hold_out(whole.labels, total // splits.SHARE)
+    ]
+  train, test = parts
   like, found = (
     f'shape {x.images.shape[1:]} and type {x.images.dtype}'
     for x in (train, test)
