@@ -11,7 +11,6 @@ import io
 import os
 import pathlib
 import socket
-import types
 from typing import Any
 import urllib.parse
 import urllib.request
@@ -63,15 +62,10 @@ class Places:
     return pathlib.Path(self.data_dir or default).expanduser()
 
 
-def tfds() -> types.ModuleType:
+def tfds() -> Any:
   """Returns TFDS."""
-  try:
-    import tensorflow_datasets  # optional, takes a second
-  except ImportError as error:
-    raise ImportError(
-      'TFDS, which downloads data sets, is not installed (pip install'
-      f" 'aen[data]'): {error}"
-    ) from error
+  with readers.needed_for('downloading'):
+    import tensorflow_datasets  # takes a second
   return tensorflow_datasets
 
 

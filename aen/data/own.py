@@ -163,12 +163,8 @@ def read_image(path: pathlib.Path) -> np.ndarray:
 
   Grey images of 16 bits are scaled from 0…65535 to 0…255.
   """
-  try:
-    from PIL import Image  # an optional dependency
-  except ImportError as error:
-    raise ImportError(
-      "reading folders of images needs Pillow; pip install 'aen[data]'"
-    ) from error
+  with readers.needed_for('reading folders of images'):
+    from PIL import Image
   with (
     readers.intact(path, 'an image that Pillow reads', 'remove or convert it'),
     Image.open(path) as image,  # reads the header only
