@@ -101,16 +101,13 @@ def part(
       f' {images.dtype}; convert them with images.astype'
     )
   num_channel_axes = images.ndim - 1 - grid_axes
-  if num_channel_axes not in (0, 1) or not images.size:
+  fits = num_channel_axes in (0, 1) and labels.shape == images.shape[:1]
+  if not fits or not images.size:
     axes = ', '.join(_AXES.get(grid_axes, map(str, range(grid_axes))))
     raise ValueError(
       f'{where}: expected images [N, {axes}] or [N, {axes}, C], at least one,'
-      f' got shape {images.shape}; add images or reshape them'
-    )
-  if labels.shape != images.shape[:1]:
-    raise ValueError(
-      f'{where}: expected one label per image, got labels of shape'
-      f' {labels.shape} for {len(images)} images; give as many labels as images'
+      f' and one label per image, got labels of shape {labels.shape} for images'
+      f' of shape {images.shape}; reshape them, or add what is missing'
     )
   numbers = labels.dtype == np.float32
   whole = labels.dtype.kind in 'iu'

@@ -116,13 +116,12 @@ def from_arrays(
     test_labels: As `labels`.
     class_names: One per label, all different; the numbers by default.
     name: What reports call it.
-    num_train: As in `load_dataset`, and so are the next four.
-    num_validation: Validation images.
-    num_test: Test images.
-    seed: Fixes which images are chosen.
-    stratified: Choose images in proportion to the classes.
-    grid_axes: How many axes of an image are its grid: [N, *grid] or [N, *grid,
-      C].
+    num_train: As in `load_dataset`.
+    num_validation: As in `load_dataset`.
+    num_test: As in `load_dataset`.
+    seed: As in `load_dataset`.
+    stratified: As in `load_dataset`.
+    grid_axes: How many axes of an image are its grid.
   """
   test = test_images, test_labels
   parts = own.as_parts(
@@ -181,15 +180,11 @@ def from_examples(
 def read_examples(
   name: str | os.PathLike[str], target: str | None = None
 ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-  """Reads data for `discover`: a folder, a file, or a data set by name.
+  """Reads data for `discover`: as `load_dataset`, or a .csv file.
 
-  Args:
-    name: As of `load_dataset`, or the path of a .csv file.
-    target: The column of a .csv file to predict; the last one by default.
-
-  Returns:
-    The inputs, the targets, and the keyword arguments test_images and
-    test_labels, if there are test examples.
+  Returns the inputs, the targets (of a .csv file the column `target`, the last
+  one by default), and the keyword arguments test_images and test_labels, if
+  there are test examples.
   """
   path = pathlib.Path(name).expanduser()
   is_file = own.is_path(name) and not path.is_dir()

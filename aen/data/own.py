@@ -102,12 +102,16 @@ def _class_names(folder: pathlib.Path) -> tuple[str, ...]:
 
 
 def _check_inside(path: pathlib.Path, folder: pathlib.Path) -> None:
-  """Raises if a link leads out of the folder that it lies in."""
-  if not path.resolve().is_relative_to(folder.resolve()):
-    raise ValueError(
-      f'{path}: expected files and folders inside {folder}, got a link to'
-      f' {path.resolve()}; copy what it links to, or remove it'
-    )
+  """Raises for anything but files and folders, and for links that lead out."""
+  got = 'a pipe, a device or a link to nowhere'
+  if path.is_file() or path.is_dir():
+    if path.resolve().is_relative_to(folder.resolve()):
+      return
+    got = f'a link to {path.resolve()}'
+  raise ValueError(
+    f'{path}: expected files and folders inside {folder}, got {got}; copy what'
+    ' it links to, or remove it'
+  )
 
 
 def _read_classes(
@@ -138,11 +142,6 @@ def _read_classes(
         ' class folder, got none; add some or remove the folder'
       )
     for path in found:
-      if not path.is_file():
-        raise ValueError(
-          f'{path}: expected an image file, got a pipe, a device or a link to'
-          ' nowhere; remove it'
-        )
       _check_inside(path, folder)
     paths += found
     labels += [names.index(name)] * len(found)
@@ -327,9 +326,9 @@ def as_inputs(
   shape = inputs.shape[1:]
   if inputs.dtype.kind not in 'buif' or not shape:
     raise ValueError(
-      'expected inputs as an array of numbers [N, L], [N, H, W], [N, H, W, C],'
-      f' …, got {inputs.dtype} of shape {inputs.shape}; give every example at'
-      ' least one axis, and encode words as numbers'
+      'expected inputs [N, L], [N, H, W], [N, H, W, C], … of numbers, got'
+      f' {inputs.dtype} of shape {inputs.shape}; give every example at least'
+      ' one axis, and encode words as numbers'
     )
   if grid_axes is None:
     *others, last = shape

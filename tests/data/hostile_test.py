@@ -31,7 +31,7 @@ def folder(tmp_path):
 
 def test_pipes_are_not_read(folder, tmp_path):
   os.mkfifo(folder / 'cat' / 'pipe.png')
-  says('pipe.png: expected an image file, got a pipe', folder)
+  says('pipe.png: expected files and folders .* got a pipe', folder)
   os.mkfifo(tmp_path / 'pipe.npz')
   says('got a pipe or device', tmp_path / 'pipe.npz')
   says('got a pipe or device', '/dev/zero')
