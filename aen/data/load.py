@@ -108,6 +108,8 @@ def from_arrays(
 ) -> dataset_lib.Dataset:
   """Makes a data set of your own arrays; float images are kept as float32.
 
+  Numbers of images, `seed` and `stratified` are as in `load_dataset`.
+
   Args:
     images: uint8 or finite float, [N, H, W] or [N, H, W, C].
     labels: Whole numbers from 0, none left out unless there are class names.
@@ -116,11 +118,6 @@ def from_arrays(
     test_labels: As `labels`.
     class_names: One per label, all different; the numbers by default.
     name: What reports call it.
-    num_train: As in `load_dataset`.
-    num_validation: As in `load_dataset`.
-    num_test: As in `load_dataset`.
-    seed: As in `load_dataset`.
-    stratified: As in `load_dataset`.
     grid_axes: How many axes of an image are its grid.
   """
   test = test_images, test_labels

@@ -31,13 +31,10 @@ def is_path(name: str | os.PathLike[str]) -> bool:
       'expected the name of a data set or the path of an .npz file or image'
       f" folder, got {name!r}; try load_dataset('digits')"
     )
-  if not isinstance(name, str):
-    return True
-  if catalogue.is_name(name):
+  if isinstance(name, str) and catalogue.is_name(name):
     return False
-  if name.startswith(_PATH_STARTS) or pathlib.Path(name).suffix:
-    return True
-  return os.path.exists(name)  # False where a name cannot be that of a file
+  spelled = str(name).startswith(_PATH_STARTS) or pathlib.Path(name).suffix
+  return not isinstance(name, str) or bool(spelled) or os.path.exists(name)
 
 
 def read(path: pathlib.Path) -> dataset_lib.Parts:
@@ -420,14 +417,10 @@ def as_targets(
     return array.astype(np.float32), ()
   if kind == 'f' and not fractions:
     array = array.astype(np.int64)
-  if kind == 'O':
-    classes = sorted(dict.fromkeys(array.tolist()), key=str)
-    number = {value: i for i, value in enumerate(classes)}
-    labels = np.array([number[value] for value in array.tolist()])
-  else:
-    different, labels = np.unique(array, return_inverse=True)
-    classes = different.tolist()
-  return labels.astype(np.int32), tuple(classes)
+  values = array.tolist()
+  classes = sorted(dict.fromkeys(values), key=str if kind == 'O' else None)
+  numbers = {value: i for i, value in enumerate(classes)}
+  return np.array([numbers[x] for x in values], np.int32), tuple(classes)
 
 
 def _as_array(targets: Any) -> np.ndarray:

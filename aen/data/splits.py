@@ -137,16 +137,6 @@ def near_copies(images: np.ndarray, labels: np.ndarray) -> np.ndarray:
   return groups
 
 
-def hold_out_groups(labels: np.ndarray, groups: np.ndarray) -> np.ndarray:
-  """Returns which images are for testing: whole groups, stratified. bool [N].
-
-  Of each class, one group in `SHARE`; fixed, as in `hold_out`.
-  """
-  _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
-  _, test = hold_out(labels[first], len(first) // SHARE)
-  return np.isin(inverse, test)
-
-
 def hold_out(labels: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
   """Returns rows for training and `count` rows for testing, stratified.
 
