@@ -212,9 +212,9 @@ class Dataset:
       if getattr(self.train, name) is not None
     }
     pool = Split(**pooled)
-    sizes = splits_lib.Sizes(validation=len(self.validation))
+    choice = splits_lib.Choice(validation=len(self.validation), seed=seed)
     train, validation = splits_lib.choose_train(
-      pool.labels, pool.groups, sizes, seed=seed, stratified=True
+      pool.labels, pool.groups, choice
     )
     return dataclasses.replace(
       self, train=pool.take(train), validation=pool.take(validation)
@@ -233,18 +233,14 @@ class Dataset:
 def divide(
   parts: Parts,
   name: str,
-  sizes: splits_lib.Sizes,
-  *,
-  seed: int,
-  stratified: bool,
+  choice: splits_lib.Choice,
   config: transform.Config | None = None,
 ) -> Dataset:
   """Divides official parts into splits, and transforms the images chosen."""
-  choice: dict[str, Any] = {'seed': seed, 'stratified': stratified}
   train, validation = splits_lib.choose_train(
-    parts.train.labels, parts.train.groups, sizes, **choice
+    parts.train.labels, parts.train.groups, choice
   )
-  test = splits_lib.choose_test(parts.test.labels, sizes, **choice)
+  test = splits_lib.choose_test(parts.test.labels, choice)
   if parts.partial:
     name += f'-partial-{len(parts.train)}-{len(parts.test)}'
   return Dataset(

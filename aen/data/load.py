@@ -76,6 +76,7 @@ def load_dataset(
   sizes = splits.paper_sizes(
     size, train=num_train, validation=num_validation, test=num_test
   )
+  choice = dataclasses.replace(sizes, seed=seed, stratified=stratified)
   config = None
   if own.is_path(name):
     path = pathlib.Path(name).expanduser()
@@ -86,9 +87,7 @@ def load_dataset(
     source, config = catalogue.find(str(name))
     places = finding.Places(raw_dir, data_dir, download, partial)
     parts = finding.find(source, config, places)
-  return dataset_lib.divide(
-    parts, str(name), sizes, seed=seed, stratified=stratified, config=config
-  )
+  return dataset_lib.divide(parts, str(name), choice, config)
 
 
 def from_arrays(
@@ -108,26 +107,19 @@ def from_arrays(
 ) -> dataset_lib.Dataset:
   """Makes a data set of your own arrays; float images are kept as float32.
 
-  Numbers of images, `seed` and `stratified` are as in `load_dataset`.
-
-  Args:
-    images: uint8 or finite float, [N, H, W] or [N, H, W, C].
-    labels: Whole numbers from 0, none left out unless there are class names.
-      [N]. Numbers to predict are float32.
-    test_images: As `images`. Without them, a sixth of the images is held out.
-    test_labels: As `labels`.
-    class_names: One per label, all different; the numbers by default.
-    name: What reports call it.
-    grid_axes: How many axes of an image are its grid.
+  Images are uint8 or finite float, [N, H, W] or [N, H, W, C], or with other
+  `grid_axes` [N, *grid] or [N, *grid, C]. Labels [N] are whole numbers from 0,
+  none left out unless there are class names, one per label and all different;
+  numbers to predict are float32. Without test images, a sixth of the images is
+  held out. Reports call the data set `name`. The rest is as in `load_dataset`.
   """
   test = test_images, test_labels
   parts = own.as_parts(
     (images, labels), test, class_names, where=name, grid_axes=grid_axes
   )
-  sizes = splits.Sizes(num_train, num_validation, num_test)
-  data = dataset_lib.divide(
-    parts, name, sizes, seed=seed, stratified=stratified
-  )
+  sizes = num_train, num_validation, num_test
+  choice = splits.Choice(*sizes, seed=seed, stratified=stratified)
+  data = dataset_lib.divide(parts, name, choice)
   return dataclasses.replace(data, grid_axes=grid_axes)
 
 
