@@ -273,8 +273,7 @@ def read_csv(
   """
   _check_file(path, 'a .csv file')
   with open(path, newline='', encoding='utf-8-sig') as file:
-    header, *rows = list(csv.reader(file)) or [[]]
-  rows = [row for row in rows if row]
+    header, *rows = [row for row in csv.reader(file) if row] or [[]]
   if len(header) < 2 or not rows:
     raise ValueError(
       f'{path}: expected a line with the names of at least two columns, and a'
@@ -285,16 +284,14 @@ def read_csv(
     raise ValueError(
       f'{path}: there is no column {target!r}, but: {", ".join(header[:20])}'
     )
-  column = header.index(target)
   for number, row in enumerate(rows, start=2):
     if len(row) != len(header):
       raise ValueError(
         f'{path}, line {number}: expected {len(header)} columns, got {len(row)}'
       )
-  cells = np.array(rows)
-  inputs = np.delete(cells, column, axis=1)
+  cells, column = np.array(rows), header.index(target)
   try:
-    values = inputs.astype(np.float32)
+    inputs = np.delete(cells, column, axis=1).astype(np.float32)
   except ValueError as error:
     raise ValueError(
       f'{path}: expected numbers in all columns but {target!r} ({error}); leave'
@@ -303,7 +300,7 @@ def read_csv(
   targets = cells[:, column]
   with contextlib.suppress(ValueError):
     targets = targets.astype(np.float64)
-  return values, targets
+  return inputs, targets
 
 
 def as_inputs(

@@ -63,16 +63,12 @@ def as_parts(
     images, labels = side.images, side.labels
     if source.transposed and not partial:
       images = np.ascontiguousarray(images.swapaxes(1, 2))
-    advice = f'these are not the official files of {source.name}'
-    if images.shape[1:] != source.shape:
+    low, high = labels.min(), labels.max()
+    if images.shape[1:] != source.shape or low < first or high > last:
       raise ValueError(
-        f'{source.name}: expected images of shape {source.shape}, got'
-        f' {images.shape[1:]}; {advice}'
-      )
-    if labels.min() < first or labels.max() > last:
-      raise ValueError(
-        f'{source.name}: expected labels {first}…{last}, got'
-        f' {labels.min()}…{labels.max()}; {advice}'
+        f'{source.name}: expected images of shape {source.shape} and labels'
+        f' {first}…{last}, got {images.shape[1:]} and {low}…{high}; fetch the'
+        ' official files'
       )
     labels = labels - np.int32(first)
     sides.append(dataclasses.replace(side, images=images, labels=labels))
