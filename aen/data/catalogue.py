@@ -1,8 +1,7 @@
 """The catalogue: every data set that can be loaded by name.
 
-The entries are in catalogue.toml, which explains their keys. To add a data set,
-add an entry; if its files have a new format, add a reader too (see `readers`).
-If its images are grey and square, of even side, `g_<name>/<config>` follows.
+The entries are in catalogue.toml, which explains their keys. If images are grey
+and square, of even side, `g_<name>/<config>` follows.
 """
 
 from collections.abc import Mapping
@@ -113,15 +112,12 @@ def find(name: str) -> tuple[Source, transform.Config | None]:
       f' {original!r} as it is, or transform one of {", ".join(G_NAMES)}'
     )
   if not is_name(name):
-    raise io_lib.unknown(
-      'data set',
-      name,
-      [*SOURCES, *(f'g_{base}/aug3' for base in G_NAMES)],
-      summary=(
-        f'{", ".join(SOURCES)}; g_<name>/<config> for the grey square ones,'
-        " such as 'g_mnist/aug3'; and paths of .npz files or image folders"
-      ),
+    known = [*SOURCES, *(f'g_{base}/aug3' for base in G_NAMES)]
+    summary = (
+      f'{", ".join(SOURCES)}; g_<name>/<config> for the grey square ones, such'
+      " as 'g_mnist/aug3'; and paths of .npz files or image folders"
     )
+    raise io_lib.unknown('data set', name, known, summary=summary)
   return SOURCES[_ORIGINALS[base]], transform.config(config)
 
 

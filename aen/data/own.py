@@ -18,6 +18,7 @@ from aen.data import splits
 
 _PATH_STARTS = ('/', './', '../', '~')
 _ENDINGS = ('.png', '.jpg', '.jpeg', '.bmp', '.gif', '.tif', '.tiff', '.webp')
+_HIDDEN = ('.', '__MACOSX')
 _SPLITS = ('train', 'test', 'val', 'valid', 'validation')
 _GREY_16 = ('I;16', 'I;16L', 'I;16B', 'I;16N')  # modes of Pillow
 _MAX_CODE = 15  # uint8 images up to this level hold codes, not grey levels
@@ -89,9 +90,7 @@ def _class_names(folder: pathlib.Path) -> tuple[str, ...]:
   found = [
     path
     for path in folder.iterdir()
-    if path.is_dir()
-    and path.name != '__MACOSX'
-    and not path.name.startswith('.')
+    if path.is_dir() and not path.name.startswith(_HIDDEN)
   ]
   for path in found:
     _check_inside(path, folder)
@@ -130,7 +129,7 @@ def _read_classes(
       path
       for path in (folder / name).iterdir()
       if path.suffix.lower() in _ENDINGS
-      and not path.name.startswith('.')
+      and not path.name.startswith(_HIDDEN)
       and not path.is_dir()
     )
     if not found:

@@ -216,27 +216,19 @@ def _cut(train: Any, test: Any, *arrays: np.ndarray) -> Arrays:
 
 
 def _digits(source: Source, _: Paths) -> Arrays:
-  """Reads scikit-learn's handwritten digits, each pixel doubled to 16 x 16.
-
-  Grey values 0…16 are scaled to 0…255. Images are sorted by writer; the test
-  part is the end, mostly of writers that training never saw.
-  """
+  """Reads scikit-learn's handwritten digits, each pixel doubled to 16 x 16."""
   with needed_for("load_dataset('digits')"):
     from sklearn import datasets
   bunch = datasets.load_digits()
   grey = (bunch.images.astype(np.uint16) * 255 + 8) // 16
   images = grey.astype(np.uint8).repeat(2, axis=1).repeat(2, axis=2)
+  # Images are sorted by writer: the end is mostly of writers unseen in training.
   start = source.counts[0]
   return _cut(slice(start), slice(start, None), images, bunch.target)
 
 
 def _tic_tac_toe(source: Source, _: Paths) -> Arrays:
-  """Makes all 958 final boards of tic-tac-toe with their outcomes.
-
-  Pixels are 255 for x (who plays first), 1 for o and 128 for blank; labels are
-  0 (x wins), 1 (o wins) or 2 (draw). Outcomes are invariant under rotations and
-  reflections of the board.
-  """
+  """Makes all 958 final boards of tic-tac-toe with their outcomes."""
   blank, o, x = range(3)
   pixels = np.array([128, 1, 255], np.uint8)
   cells = np.arange(9).reshape(3, 3)
@@ -349,17 +341,15 @@ def _sign_photographs(source: Source, paths: Paths) -> Arrays:
 
 
 def _rotated_mnist(source: Source, paths: Paths) -> Arrays:
-  """Makes a set by RotMNIST's recipe from MNIST's files.
-
-  All 70000 images are shuffled; 12000 become the training part, another 50000
-  the test part; each is rotated by its own angle, uniform in ±180°, with
-  bilinear interpolation. It is not the published set.
-  """
+  """Makes a set by RotMNIST's recipe from MNIST's files."""
   return rotate_parts(_idx(source, paths), (12000, 50000))
 
 
 def rotate_parts(arrays: Arrays, counts: tuple[int, int]) -> Arrays:
-  """Makes rotated train and test parts of `counts` different images."""
+  """Makes train and test parts of `counts` different images.
+
+  Each is rotated by its own angle, uniform in ±180°.
+  """
   images, labels = (np.concatenate(both) for both in zip(*arrays, strict=True))
   order = draws.order(0, draws.CHOOSE_MNIST, labels, stratified=False)
   train, test = order[: counts[0]], order[counts[0] : sum(counts)]

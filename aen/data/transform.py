@@ -82,9 +82,6 @@ class Transformations:
   powers: np.ndarray  # uint8 [N, 12]: how often each symmetry was applied
   angles: np.ndarray  # float32 [N]: degrees counter-clockwise, before that
 
-  def __len__(self) -> int:
-    return len(self.powers)
-
   def __getitem__(self, rows: np.ndarray | slice) -> 'Transformations':
     return Transformations(self.config, self.powers[rows], self.angles[rows])
 
@@ -92,12 +89,8 @@ class Transformations:
 def config(name: str) -> Config:
   """Returns the config of a name such as `'aug3'` or `'iaug12_group'`."""
   if name not in CONFIGS:
-    raise io_lib.unknown(
-      'config',
-      name,
-      CONFIGS,
-      summary='iaug0…iaug12, aug0…aug5, and each of them with _group',
-    )
+    summary = 'iaug0…iaug12, aug0…aug5, and each of them with _group'
+    raise io_lib.unknown('config', name, CONFIGS, summary=summary)
   return CONFIGS[name]
 
 
@@ -164,10 +157,11 @@ def _check(images: np.ndarray, record: Transformations) -> None:
       " load_dataset('g_digits/aug3_group').train.record"
     )
   square = images.ndim == 3 and images.shape[1] == images.shape[2]
-  if not square or len(images) != len(record):
+  count = len(record.powers)
+  if not square or len(images) != count:
     raise ValueError(
       'transformations need grey square images [N, H, H] and a record of each,'
-      f' got {len(record)} records for {len(images)} images of shape'
+      f' got {count} records for {len(images)} images of shape'
       f' {images.shape[1:]}; slice both alike, crop or pad images, drop colours'
     )
 
