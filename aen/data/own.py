@@ -207,14 +207,12 @@ def as_parts(
   total, least = sum(map(len, parts)), 3 if any(given) else splits.SHARE
   if total < least:
     raise ValueError(
-      f'{where}: expected at least {least} images, got {total}; add images'
+      f'{where}: expected at least {least} images, got {total}; add images, or'
+      ' give test images too'
     )
   if not any(given):
-    whole = parts[0]
-    parts = [
-      part(whole.images[rows], whole.labels[rows], where=where)
-      for rows in splits.hold_out(whole.labels, total // splits.SHARE)
-    ]
+    rows = splits.hold_out(parts[0].labels, total // splits.SHARE)
+    parts = [parts[0].take(some) for some in rows]
   train, test = parts
   like, found = (
     f'shape {x.images.shape[1:]} and type {x.images.dtype}'

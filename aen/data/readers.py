@@ -222,7 +222,7 @@ def _digits(source: Source, _: Paths) -> Arrays:
   bunch = datasets.load_digits()
   grey = (bunch.images.astype(np.uint16) * 255 + 8) // 16
   images = grey.astype(np.uint8).repeat(2, axis=1).repeat(2, axis=2)
-  # Images are sorted by writer: the end is mostly of writers unseen in training.
+  # Images are sorted by writer: the end is mostly of writers not in train.
   start = source.counts[0]
   return _cut(slice(start), slice(start, None), images, bunch.target)
 
