@@ -104,6 +104,8 @@ def find(name: str) -> tuple[Source, transform.Config | None]:
   if name in SOURCES:
     return SOURCES[name], None
   base, _, config = name.rpartition('/')
+  if is_name(name):
+    return SOURCES[_ORIGINALS[base]], transform.config(config)
   original = _ORIGINALS.get(base) or _ORIGINALS.get(name)
   if original and original not in G_NAMES:
     raise ValueError(
@@ -111,14 +113,12 @@ def find(name: str) -> tuple[Source, transform.Config | None]:
       f' {original} with {" x ".join(map(str, SOURCES[original].shape))}; load'
       f' {original!r} as it is, or transform one of {", ".join(G_NAMES)}'
     )
-  if not is_name(name):
-    known = [*SOURCES, *(f'g_{base}/aug3' for base in G_NAMES)]
-    summary = (
-      f'{", ".join(SOURCES)}; g_<name>/<config> for the grey square ones, such'
-      " as 'g_mnist/aug3'; and paths of .npz files or image folders"
-    )
-    raise io_lib.unknown('data set', name, known, summary=summary)
-  return SOURCES[_ORIGINALS[base]], transform.config(config)
+  known = [*SOURCES, *(f'g_{base}/aug3' for base in G_NAMES)]
+  summary = (
+    f'{", ".join(SOURCES)}; g_<name>/<config> for the grey square ones, such as'
+    " 'g_mnist/aug3'; and paths of .npz files or image folders"
+  )
+  raise io_lib.unknown('data set', name, known, summary=summary)
 
 
 def is_name(name: str) -> bool:

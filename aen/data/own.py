@@ -20,7 +20,6 @@ _PATH_STARTS = ('/', './', '../', '~')
 _ENDINGS = ('.png', '.jpg', '.jpeg', '.bmp', '.gif', '.tif', '.tiff', '.webp')
 _HIDDEN = ('.', '__MACOSX')
 _SPLITS = ('train', 'test', 'val', 'valid', 'validation')
-_GREY_16 = ('I;16', 'I;16L', 'I;16B', 'I;16N')  # modes of Pillow
 _MAX_CODE = 15  # uint8 images up to this level hold codes, not grey levels
 _LEVELS_16 = 257  # 65535 // 255: how many 16-bit levels make one of 8 bits
 
@@ -167,10 +166,11 @@ def read_image(path: pathlib.Path) -> np.ndarray:
     width, height = image.size
     readers.check_expansion(path, width * height * len(image.getbands()))
     mode, is_png = image.mode, image.format == 'PNG'
-    if mode not in ('L', 'I', 'F', *_GREY_16):
+    is_deep = mode.startswith('I;16') or (mode == 'I' and is_png)
+    if mode not in ('L', 'I', 'F') and not is_deep:
       image = image.convert('L' if mode == '1' else 'RGB')
     pixels = np.asarray(image)
-  if mode in _GREY_16 or (mode == 'I' and is_png):  # a PNG has 16 bits at most
+  if is_deep:  # a PNG has 16 bits at most
     return (pixels // _LEVELS_16).astype(np.uint8)
   if mode in ('I', 'F'):
     raise ValueError(
