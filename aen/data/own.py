@@ -354,16 +354,10 @@ def as_targets(
 ) -> tuple[np.ndarray, tuple[Any, ...]]:
   """Returns targets of any kind as class labels or as numbers.
 
-  Args:
-    targets: One per example, [N] or [N, 1]: names, truth values, whole numbers
-      or anything that can be hashed are classes; numbers with fractions are
-      regression targets. Or one-hot rows, [N, K].
-    task: 'classification' or 'regression', where that is to be decided
-      otherwise.
-
-  Returns:
-    Labels, int32 [N] from 0, and the class that each stands for; or numbers,
-    float32 [N], and no classes.
+  Names, truth values, whole numbers, one-hot rows [N, K] and anything that can
+  be hashed are classes, numbers with fractions are regression targets, unless
+  `task` says otherwise. Classes become labels, int32 [N] from 0, and what each
+  label stands for; numbers become float32 [N], and no classes.
 
   >>> as_targets(['cat', 'dog', 'cat'])
   (array([0, 1, 0], dtype=int32), ('cat', 'dog'))
