@@ -74,8 +74,8 @@ def _discover(arguments: argparse.Namespace, run_dir: pathlib.Path) -> None:
   report = _module('report')
   search_lib = _module('search.search')
   options = vars(arguments)  # the other flags are arguments of `discover`
-  words = options.pop('data'), options.pop('target')
-  images, labels, data = load_lib.read_examples(*words)
+  source = options.pop('data'), options.pop('target')
+  images, labels, data = load_lib.read_examples(*source)
   for name in ('grid_axes', 'task', 'downscale', 'seed'):
     data[name] = options.pop(name)
   options['symmetries'] = _symmetries(arguments.symmetries)

@@ -78,11 +78,11 @@ def find(source: Source, config: Config | None, places: Places) -> Parts:
   """
   if not source.files:  # embedded
     return readers.read(source, ())
-  raw, parts = places.raw, []
+  raw, partial = places.raw, []
   folders = [pathlib.Path(folder) for folder in source.system_dirs]
   if raw:
     folders.insert(0, raw / source.folder)
-    parts = sorted(raw.glob(source.partial)) if source.partial else []
+    partial = sorted(raw.glob(source.partial)) if source.partial else []
   for folder in folders:
     for files in filter(None, (source.files, source.extracted)):
       paths = [_path(folder, file) for file in files]
@@ -91,15 +91,15 @@ def find(source: Source, config: Config | None, places: Places) -> Parts:
   prepared = _read_prepared(source, config, places)
   if prepared is not None:
     return prepared
-  if not (parts and places.partial):
-    return readers.read(source, _download(source, places, parts))
-  if len(parts) > 1:
+  if not (partial and places.partial):
+    return readers.read(source, _download(source, places, partial))
+  if len(partial) > 1:
     raise ValueError(
       f'{raw}: expected one part of {source.name}, got'
-      f' {", ".join(path.name for path in parts)}; keep one of them'
+      f' {", ".join(path.name for path in partial)}; keep one of them'
     )
-  arrays = readers.READERS[source.partial_format](source, parts)
-  return readers.as_parts(source, arrays, where=str(parts[0]), partial=True)
+  arrays = readers.READERS[source.partial_format](source, partial)
+  return readers.as_parts(source, arrays, where=str(partial[0]), partial=True)
 
 
 def _path(folder: pathlib.Path, file: File) -> pathlib.Path:
@@ -164,7 +164,7 @@ def _read_split(builder: Any, split: str, config: Config | None) -> list[Any]:
 
 
 def _download(
-  source: Source, places: Places, parts: readers.Paths
+  source: Source, places: Places, partial: readers.Paths
 ) -> readers.Paths:
   """Downloads the official files, or says what is missing."""
   try:
@@ -184,8 +184,8 @@ def _download(
     reason = ' '.join(str(error).split())
     again = 'connect and try again' if places.download else 'pass download=True'
     advice = source.manual or f'put the files there, or {again}'
-    if parts:
-      advice += f'; {parts[0].name} is a part: accept it with partial=True'
+    if partial:
+      advice += f'; {partial[0].name} is a part: accept it with partial=True'
     raise FileNotFoundError(
       f'{source.name}: expected {names} in {folder}{given}, got nothing there,'
       f' and {reason}; {advice}'

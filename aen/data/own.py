@@ -31,10 +31,12 @@ def is_path(name: str | os.PathLike[str]) -> bool:
       'expected the name of a data set or the path of an .npz file or image'
       f" folder, got {name!r}; try load_dataset('digits')"
     )
-  if isinstance(name, str) and catalogue.is_name(name):
+  if not isinstance(name, str):
+    return True
+  if catalogue.is_name(name):
     return False
-  spelled = str(name).startswith(_PATH_STARTS) or pathlib.Path(name).suffix
-  return not isinstance(name, str) or bool(spelled) or os.path.exists(name)
+  spelled = name.startswith(_PATH_STARTS) or bool(pathlib.Path(name).suffix)
+  return spelled or os.path.exists(name)  # False for impossible names
 
 
 def read(path: pathlib.Path) -> dataset_lib.Parts:
@@ -120,7 +122,7 @@ def _read_classes(
     got = f'{", ".join(unknown)} too' if unknown else 'none'
     raise ValueError(
       f'{folder}: expected {known if names else "one folder per class"}, with'
-      f' its images inside, got {got}; add, rename or remove folders'
+      f' images inside, got {got}; add, rename or remove folders'
     )
   paths, labels = [], []
   for name in present:
@@ -270,7 +272,8 @@ def read_csv(
   """
   _check_file(path, 'a .csv file')
   with open(path, newline='', encoding='utf-8-sig') as file:
-    header, *rows = [row for row in csv.reader(file) if row] or [[]]
+    header, *rows = list(csv.reader(file)) or [[]]
+  rows = [row for row in rows if row]
   if len(header) < 2 or not rows:
     raise ValueError(
       f'{path}: expected a line with the names of at least two columns, and a'
