@@ -46,30 +46,27 @@ def _parser() -> argparse.ArgumentParser:
     description=__doc__,
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
-  parser.add_argument(
+  add = parser.add_argument
+  add(
     'data',
     help='a folder of class folders of images, an .npz or .csv file, or the'
     ' name of a built-in data set, such as digits',
   )
-  parser.add_argument('--target', help='of a .csv file: the column to predict')
-  parser.add_argument('--grid_axes', type=int, help='how many axes are grid')
-  parser.add_argument('--task', choices=own.TASKS, help='by default as labels')
-  parser.add_argument(
+  add('--target', help='of a .csv file: the column to predict')
+  add('--grid_axes', type=int, help='how many axes are grid')
+  add('--task', choices=own.TASKS, help='by default as labels')
+  add(
     '--symmetries',
     help='names or module:function, separated by commas; modules are also'
     ' looked for in the working directory',
   )
-  parser.add_argument('--network', default='mlp', help='mlp or cnn')
-  parser.add_argument('--strategy', help='which networks to train')
-  parser.add_argument(
-    '--downscale', type=int, default=1, help='side of averaged blocks'
-  )
-  parser.add_argument('--max_networks', type=int, help='to train at most')
-  parser.add_argument('--max_minutes', type=float, help='to take at most')
-  parser.add_argument('--seed', type=int, default=0, help='random seed')
-  parser.add_argument(
-    '--run_dir', help='where to write; by default runs/aen/<name of the data>'
-  )
+  add('--network', default='mlp', help='mlp or cnn')
+  add('--strategy', help='which networks to train')
+  add('--downscale', type=int, default=1, help='side of averaged blocks')
+  add('--max_networks', type=int, help='to train at most')
+  add('--max_minutes', type=float, help='to take at most')
+  add('--seed', type=int, default=0, help='random seed')
+  add('--run_dir', help='where to write; by default runs/aen/<name of data>')
   return parser
 
 
@@ -77,15 +74,12 @@ def _discover(arguments: argparse.Namespace, run_dir: pathlib.Path) -> None:
   report = _module('report')
   search_lib = _module('search.search')
   options = vars(arguments)  # the other flags are arguments of `discover`
-  images, labels, data = load_lib.read_examples(
-    options.pop('data'), options.pop('target')
-  )
+  source = options.pop('data'), options.pop('target')
+  images, labels, data = load_lib.read_examples(*source)
   for name in ('grid_axes', 'task', 'downscale', 'seed'):
     data[name] = options.pop(name)
-  options |= {
-    'symmetries': _symmetries(arguments.symmetries),
-    'run_dir': run_dir,
-  }
+  options['symmetries'] = _symmetries(arguments.symmetries)
+  options['run_dir'] = run_dir
   result = search_lib.discover(images, labels, **data, **options)
   examples = search_lib.examples(images, labels, **data)
   page = report.write(result, examples, run_dir)
@@ -96,10 +90,10 @@ def _screen(arguments: argparse.Namespace, run_dir: pathlib.Path) -> None:
   screen_lib = _module('search.screen')
   images, labels, _ = load_lib.read_examples(arguments.data, arguments.target)
   images, axes = own.as_inputs(images, arguments.grid_axes)
-  targets = own.as_targets(labels, arguments.task)
+  labels, _ = own.as_targets(labels, arguments.task)
   screening = screen_lib.screen(
     images,
-    screen_lib.binned(targets.labels),
+    screen_lib.binned(labels),
     _symmetries(arguments.symmetries),
     grid=images.shape[1 : 1 + axes],
     seed=arguments.seed,

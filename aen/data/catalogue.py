@@ -1,8 +1,7 @@
 """The catalogue: every data set that can be loaded by name.
 
-The entries are in catalogue.toml, which explains their keys. To add a data set,
-add an entry; if its files have a new format, add a reader too (see `readers`).
-If its images are grey and square, of even side, `g_<name>/<config>` follows.
+The entries are in catalogue.toml, which explains their keys. If images are grey
+and square, of even side, `g_<name>/<config>` follows.
 """
 
 from collections.abc import Mapping
@@ -76,15 +75,6 @@ def _entry(name: str) -> dict[str, Any]:
 
 def _source(name: str) -> Source:
   entry = {'name': name} | _entry(name)
-  fields = dataclasses.fields(Source)
-  unknown = entry.keys() - {field.name for field in fields}
-  required = {f.name for f in fields if f.default is dataclasses.MISSING}
-  missing = required - entry.keys()
-  if unknown or missing:
-    raise ValueError(
-      f'catalogue.toml, set {name}: unknown keys {sorted(unknown)}, missing'
-      f' {sorted(missing)}; its header lists all keys'
-    )
   entry |= {k: tuple(v) for k, v in entry.items() if isinstance(v, list)}
   entry['class_names'] = tuple(entry['class_names'])  # also of a string
   for key in ('files', 'extracted'):
@@ -114,6 +104,8 @@ def find(name: str) -> tuple[Source, transform.Config | None]:
   if name in SOURCES:
     return SOURCES[name], None
   base, _, config = name.rpartition('/')
+  if is_name(name):
+    return SOURCES[_ORIGINALS[base]], transform.config(config)
   original = _ORIGINALS.get(base) or _ORIGINALS.get(name)
   if original and original not in G_NAMES:
     raise ValueError(
@@ -121,17 +113,12 @@ def find(name: str) -> tuple[Source, transform.Config | None]:
       f' {original} with {" x ".join(map(str, SOURCES[original].shape))}; load'
       f' {original!r} as it is, or transform one of {", ".join(G_NAMES)}'
     )
-  if not is_name(name):
-    raise io_lib.unknown(
-      'data set',
-      name,
-      [*SOURCES, *(f'g_{base}/aug3' for base in G_NAMES)],
-      summary=(
-        f'{", ".join(SOURCES)}; g_<name>/<config> for the grey square ones,'
-        " such as 'g_mnist/aug3'; and paths of .npz files or image folders"
-      ),
-    )
-  return SOURCES[_ORIGINALS[base]], transform.config(config)
+  known = [*SOURCES, *(f'g_{base}/aug3' for base in G_NAMES)]
+  summary = (
+    f'{", ".join(SOURCES)}; g_<name>/<config> for the grey square ones, such as'
+    " 'g_mnist/aug3'; and paths of .npz files or image folders"
+  )
+  raise io_lib.unknown('data set', name, known, summary=summary)
 
 
 def is_name(name: str) -> bool:

@@ -101,16 +101,13 @@ def part(
       f' {images.dtype}; convert them with images.astype'
     )
   num_channel_axes = images.ndim - 1 - grid_axes
-  if num_channel_axes not in (0, 1) or not images.size:
+  fits = num_channel_axes in (0, 1) and labels.shape == images.shape[:1]
+  if not fits or not images.size:
     axes = ', '.join(_AXES.get(grid_axes, map(str, range(grid_axes))))
     raise ValueError(
       f'{where}: expected images [N, {axes}] or [N, {axes}, C], at least one,'
-      f' got shape {images.shape}; add images or reshape them'
-    )
-  if labels.shape != images.shape[:1]:
-    raise ValueError(
-      f'{where}: expected one label per image, got labels of shape'
-      f' {labels.shape} for {len(images)} images; give as many labels as images'
+      f' and one label per image, got labels of shape {labels.shape} for images'
+      f' of shape {images.shape}; reshape them, or add what is missing'
     )
   numbers = labels.dtype == np.float32
   whole = labels.dtype.kind in 'iu'
@@ -215,9 +212,9 @@ class Dataset:
       if getattr(self.train, name) is not None
     }
     pool = Split(**pooled)
-    sizes = splits_lib.Sizes(validation=len(self.validation))
+    choice = splits_lib.Choice(validation=len(self.validation), seed=seed)
     train, validation = splits_lib.choose_train(
-      pool.labels, pool.groups, sizes, seed=seed, stratified=True
+      pool.labels, pool.groups, choice
     )
     return dataclasses.replace(
       self, train=pool.take(train), validation=pool.take(validation)
@@ -236,18 +233,14 @@ class Dataset:
 def divide(
   parts: Parts,
   name: str,
-  sizes: splits_lib.Sizes,
-  *,
-  seed: int,
-  stratified: bool,
+  choice: splits_lib.Choice,
   config: transform.Config | None = None,
 ) -> Dataset:
   """Divides official parts into splits, and transforms the images chosen."""
-  choice: dict[str, Any] = {'seed': seed, 'stratified': stratified}
   train, validation = splits_lib.choose_train(
-    parts.train.labels, parts.train.groups, sizes, **choice
+    parts.train.labels, parts.train.groups, choice
   )
-  test = splits_lib.choose_test(parts.test.labels, sizes, **choice)
+  test = splits_lib.choose_test(parts.test.labels, choice)
   if parts.partial:
     name += f'-partial-{len(parts.train)}-{len(parts.test)}'
   return Dataset(

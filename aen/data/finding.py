@@ -11,7 +11,6 @@ import io
 import os
 import pathlib
 import socket
-import types
 from typing import Any
 import urllib.parse
 import urllib.request
@@ -63,15 +62,10 @@ class Places:
     return pathlib.Path(self.data_dir or default).expanduser()
 
 
-def tfds() -> types.ModuleType:
+def tfds() -> Any:
   """Returns TFDS."""
-  try:
-    import tensorflow_datasets  # optional, takes a second
-  except ImportError as error:
-    raise ImportError(
-      'TFDS, which downloads data sets, is not installed (pip install'
-      f" 'aen[data]'): {error}"
-    ) from error
+  with readers.needed_for('downloading'):
+    import tensorflow_datasets  # takes a second
   return tensorflow_datasets
 
 
@@ -82,30 +76,30 @@ def find(source: Source, config: Config | None, places: Places) -> Parts:
   transformations of the config), then a partial file if that is accepted, then
   a download.
   """
-  paths = _raw_paths(source, places)
-  if paths is None:
-    prepared = _read_prepared(source, config, places)
-    if prepared is not None:
-      return prepared
-    partial = _partial_path(source, places)
-    if partial and places.partial:
-      arrays = readers.READERS[source.partial_format](source, [partial])
-      return readers.as_parts(source, arrays, where=str(partial), partial=True)
-    paths = _download(source, places)
-  return readers.read(source, paths)
-
-
-def _raw_paths(source: Source, places: Places) -> readers.Paths | None:
-  """Returns the official files, if all of them lie in one place."""
+  if not source.files:  # embedded
+    return readers.read(source, ())
+  raw, partial = places.raw, []
   folders = [pathlib.Path(folder) for folder in source.system_dirs]
-  if source.files and places.raw:
-    folders.insert(0, places.raw / source.folder)
+  if raw:
+    folders.insert(0, raw / source.folder)
+    partial = sorted(raw.glob(source.partial)) if source.partial else []
   for folder in folders:
     for files in filter(None, (source.files, source.extracted)):
       paths = [_path(folder, file) for file in files]
       if all(path.is_file() for path in paths):
-        return paths
-  return None if source.files else []
+        return readers.read(source, paths)
+  prepared = _read_prepared(source, config, places)
+  if prepared is not None:
+    return prepared
+  if not (partial and places.partial):
+    return readers.read(source, _download(source, places, partial))
+  if len(partial) > 1:
+    raise ValueError(
+      f'{raw}: expected one part of {source.name}, got'
+      f' {", ".join(path.name for path in partial)}; keep one of them'
+    )
+  arrays = readers.READERS[source.partial_format](source, partial)
+  return readers.as_parts(source, arrays, where=str(partial[0]), partial=True)
 
 
 def _path(folder: pathlib.Path, file: File) -> pathlib.Path:
@@ -169,19 +163,9 @@ def _read_split(builder: Any, split: str, config: Config | None) -> list[Any]:
   return [column('image'), column('label'), None, record]
 
 
-def _partial_path(source: Source, places: Places) -> pathlib.Path | None:
-  if not (source.partial and places.raw):
-    return None
-  found = sorted(places.raw.glob(source.partial))
-  if len(found) > 1 and places.partial:
-    raise ValueError(
-      f'{places.raw}: expected one part of {source.name}, got'
-      f' {", ".join(path.name for path in found)}; keep one of them'
-    )
-  return found[0] if found else None
-
-
-def _download(source: Source, places: Places) -> readers.Paths:
+def _download(
+  source: Source, places: Places, partial: readers.Paths
+) -> readers.Paths:
   """Downloads the official files, or says what is missing."""
   try:
     if not places.download:
@@ -200,11 +184,8 @@ def _download(source: Source, places: Places) -> readers.Paths:
     reason = ' '.join(str(error).split())
     again = 'connect and try again' if places.download else 'pass download=True'
     advice = source.manual or f'put the files there, or {again}'
-    partial = _partial_path(source, places)
     if partial:
-      advice += (
-        f'; {partial.name} holds a part of it: accept it with partial=True'
-      )
+      advice += f'; {partial[0].name} is a part: accept it with partial=True'
     raise FileNotFoundError(
       f'{source.name}: expected {names} in {folder}{given}, got nothing there,'
       f' and {reason}; {advice}'
@@ -225,7 +206,7 @@ def _download_by_tfds(source: Source, folder: pathlib.Path) -> readers.Paths:
       f' {folder} and try again: {" ".join(str(error).split())}'
     ) from error
   except (api.DownloadError, OSError) as error:
-    raise OSError(f'downloading failed: {_root(error)}') from error
+    raise OSError(f'downloading failed: {error}') from error
   return [pathlib.Path(found[name]) for name in urls]
 
 
@@ -244,9 +225,3 @@ def _fail_fast(urls: Iterable[str], folder: pathlib.Path) -> None:
         socket.getaddrinfo(host, None)
       except OSError as error:
         raise OSError(f'no network, {host} is unknown: {error}') from error
-
-
-def _root(error: BaseException) -> BaseException:
-  """Returns the innermost reason of an error, the shortest to read."""
-  reason = getattr(error, 'reason', None) or (error.args or (None,))[0]
-  return _root(reason) if isinstance(reason, BaseException) else error

@@ -12,7 +12,6 @@ from aen.data import catalogue
 from aen.data import dataset as dataset_lib
 from aen.data import finding
 from aen.data import own
-from aen.data import readers
 from aen.data import splits
 from aen.io import PathLike
 
@@ -77,6 +76,7 @@ def load_dataset(
   sizes = splits.paper_sizes(
     size, train=num_train, validation=num_validation, test=num_test
   )
+  choice = dataclasses.replace(sizes, seed=seed, stratified=stratified)
   config = None
   if own.is_path(name):
     path = pathlib.Path(name).expanduser()
@@ -87,9 +87,7 @@ def load_dataset(
     source, config = catalogue.find(str(name))
     places = finding.Places(raw_dir, data_dir, download, partial)
     parts = finding.find(source, config, places)
-  return dataset_lib.divide(
-    parts, str(name), sizes, seed=seed, stratified=stratified, config=config
-  )
+  return dataset_lib.divide(parts, str(name), choice, config)
 
 
 def from_arrays(
@@ -109,28 +107,19 @@ def from_arrays(
 ) -> dataset_lib.Dataset:
   """Makes a data set of your own arrays; float images are kept as float32.
 
-  Args:
-    images: uint8 or finite float, [N, H, W] or [N, H, W, C].
-    labels: Whole numbers from 0, none left out unless there are class names.
-      [N]. Numbers to predict are float32.
-    test_images: As `images`. Without them, a sixth of the images is held out.
-    test_labels: As `labels`.
-    class_names: One per label, all different; the numbers by default.
-    name: What reports call it.
-    num_train: As in `load_dataset`, and so are the next four.
-    num_validation: Validation images.
-    num_test: Test images.
-    seed: Fixes which images are chosen.
-    stratified: Choose images in proportion to the classes.
-    grid_axes: How many axes of an image are its grid: [N, *grid] or [N, *grid,
-      C].
+  Images are uint8 or finite float, [N, H, W] or [N, H, W, C], or with other
+  `grid_axes` [N, *grid] or [N, *grid, C]. Labels [N] are whole numbers from 0,
+  none left out unless there are class names, one per label and all different;
+  numbers to predict are float32. Without test images, a sixth of the images is
+  held out. Reports call the data set `name`. The rest is as in `load_dataset`.
   """
-  arrays = images, labels, test_images, test_labels
-  parts = own.as_parts(*arrays, class_names, where=name, grid_axes=grid_axes)
-  sizes = splits.Sizes(num_train, num_validation, num_test)
-  data = dataset_lib.divide(
-    parts, name, sizes, seed=seed, stratified=stratified
+  test = test_images, test_labels
+  parts = own.as_parts(
+    (images, labels), test, class_names, where=name, grid_axes=grid_axes
   )
+  sizes = num_train, num_validation, num_test
+  choice = splits.Choice(*sizes, seed=seed, stratified=stratified)
+  data = dataset_lib.divide(parts, name, choice)
   return dataclasses.replace(data, grid_axes=grid_axes)
 
 
@@ -147,15 +136,8 @@ def from_examples(
 ) -> dataset_lib.Dataset:
   """Makes a data set of arrays of any shape with targets of any kind.
 
-  Args:
-    inputs: See `own.as_inputs`.
-    targets: See `own.as_targets`.
-    test_inputs: As `inputs`. Without them, a sixth of the examples is held out.
-    test_targets: As `targets`.
-    class_names: One per class, in the order of the labels.
-    grid_axes: How many axes of an example are its grid.
-    task: 'classification' or 'regression'.
-    **options: As of `from_arrays`.
+  See `own.as_inputs` for inputs and `grid_axes`, `own.as_targets` for targets
+  and `task`, `from_arrays` for everything else.
   """
   inputs, grid_axes = own.as_inputs(inputs, grid_axes)
   every, count = targets, len(targets)
@@ -187,30 +169,25 @@ def from_examples(
 def read_examples(
   name: str | os.PathLike[str], target: str | None = None
 ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-  """Reads data for `discover`: a folder, a file, or a data set by name.
+  """Reads data for `discover`: as `load_dataset`, or a .csv file.
 
-  Args:
-    name: As of `load_dataset`, or the path of a .csv file.
-    target: The column of a .csv file to predict; the last one by default.
-
-  Returns:
-    The inputs, the targets, and the keyword arguments test_images and
-    test_labels, if there are test examples.
+  Returns the inputs, the targets (of a .csv file the column `target`, the last
+  one by default), and the keyword arguments test_images and test_labels, if
+  there are test examples.
   """
   path = pathlib.Path(name).expanduser()
-  if own.is_path(name) and path.suffix.lower() == '.csv':
+  is_file = own.is_path(name) and not path.is_dir()
+  if is_file and path.suffix.lower() == '.csv':
     return (*own.read_csv(path, target), {})
   if target is not None:
     raise ValueError(
       f'only columns of a .csv file can be a target, got {name} and {target!r}'
     )
-  if own.is_path(name) and not path.is_dir() and path.exists():
-    *train, images, labels = readers.read_npz(
-      path, 'x_train', 'y_train', optional=('x_test', 'y_test')
-    )
+  if is_file:
+    inputs, targets, *test = own.read_arrays(path, 'x_test', 'y_test')
   else:
     data = load_dataset(name, num_validation=0)
     names = np.array(data.class_names)
-    train = [data.train.images, names[data.train.labels]]
-    images, labels = data.test.images, names[data.test.labels]
-  return train[0], train[1], {'test_images': images, 'test_labels': labels}
+    inputs, targets = data.train.images, names[data.train.labels]
+    test = [data.test.images, names[data.test.labels]]
+  return inputs, targets, {'test_images': test[0], 'test_labels': test[1]}

@@ -6,7 +6,7 @@ import csv
 import functools
 import os
 import pathlib
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from aen.data import splits
 
 _PATH_STARTS = ('/', './', '../', '~')
 _ENDINGS = ('.png', '.jpg', '.jpeg', '.bmp', '.gif', '.tif', '.tiff', '.webp')
+_HIDDEN = ('.', '__MACOSX')
 _SPLITS = ('train', 'test', 'val', 'valid', 'validation')
-_GREY_16 = ('I;16', 'I;16L', 'I;16B', 'I;16N')  # modes of Pillow
 _MAX_CODE = 15  # uint8 images up to this level hold codes, not grey levels
 _LEVELS_16 = 257  # 65535 // 255: how many 16-bit levels make one of 8 bits
 
@@ -35,25 +35,31 @@ def is_path(name: str | os.PathLike[str]) -> bool:
     return True
   if catalogue.is_name(name):
     return False
-  if name.startswith(_PATH_STARTS) or pathlib.Path(name).suffix:
-    return True
-  return os.path.exists(name)  # False where a name cannot be that of a file
+  spelled = name.startswith(_PATH_STARTS) or bool(pathlib.Path(name).suffix)
+  return spelled or os.path.exists(name)  # False for impossible names
 
 
 def read(path: pathlib.Path) -> dataset_lib.Parts:
   """Returns the parts of a folder or an .npz file."""
   if os.path.isdir(path):
     return read_folder(path)
+  *arrays, names = read_arrays(path, 'x_test', 'y_test', 'class_names')
+  return as_parts(arrays[:2], arrays[2:], names, where=str(path))
+
+
+def read_arrays(path: pathlib.Path, *optional: str) -> list[Any]:
+  """Returns x_train, y_train and optional arrays of an .npz file."""
+  _check_file(path, 'an .npz file or a folder of class-named folders of images')
+  return readers.read_npz(path, 'x_train', 'y_train', optional=optional)
+
+
+def _check_file(path: pathlib.Path, expected: str) -> None:
   if not os.path.isfile(path):
     there = os.path.exists(path)
     got = 'a pipe or device' if there else 'nothing there'
     raise (ValueError if there else FileNotFoundError)(
-      f'{path}: expected an .npz file or a folder of class-named folders of'
-      f' images, got {got}; check the path'
+      f'{path}: expected {expected}, got {got}; check the path'
     )
-  optional = ('x_test', 'y_test', 'class_names')
-  arrays = readers.read_npz(path, 'x_train', 'y_train', optional=optional)
-  return as_parts(*arrays, where=str(path))
 
 
 def read_folder(folder: pathlib.Path) -> dataset_lib.Parts:
@@ -76,25 +82,16 @@ def read_folder(folder: pathlib.Path) -> dataset_lib.Parts:
     )
   train_dir = folder / 'train' if divided else folder
   names = _class_names(train_dir)
-  if not names:
-    raise ValueError(
-      f'{train_dir}: expected one folder per class with its images inside, got'
-      ' no folders; move the images into class-named folders'
-    )
   train = _read_classes(train_dir, names)
-  test: tuple[Any, Any] = (None, None)
-  if divided:
-    test = _read_classes(folder / 'test', names)
-  return as_parts(*train, *test, names, where=str(folder))
+  test = _read_classes(folder / 'test', names) if divided else (None, None)
+  return as_parts(train, test, names, where=str(folder))
 
 
 def _class_names(folder: pathlib.Path) -> tuple[str, ...]:
   found = [
     path
     for path in folder.iterdir()
-    if path.is_dir()
-    and path.name != '__MACOSX'
-    and not path.name.startswith('.')
+    if path.is_dir() and not path.name.startswith(_HIDDEN)
   ]
   for path in found:
     _check_inside(path, folder)
@@ -102,12 +99,16 @@ def _class_names(folder: pathlib.Path) -> tuple[str, ...]:
 
 
 def _check_inside(path: pathlib.Path, folder: pathlib.Path) -> None:
-  """Raises if a link leads out of the folder that it lies in."""
-  if not path.resolve().is_relative_to(folder.resolve()):
-    raise ValueError(
-      f'{path}: expected files and folders inside {folder}, got a link to'
-      f' {path.resolve()}; copy what it links to, or remove it'
-    )
+  """Raises for anything but files and folders, and for links that lead out."""
+  got = 'a pipe, a device or a link to nowhere'
+  if path.is_file() or path.is_dir():
+    if path.resolve().is_relative_to(folder.resolve()):
+      return
+    got = f'a link to {path.resolve()}'
+  raise ValueError(
+    f'{path}: expected files and folders inside {folder}, got {got}; copy what'
+    ' it links to, or remove it'
+  )
 
 
 def _read_classes(
@@ -115,16 +116,13 @@ def _read_classes(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns images and labels, in the order of class and file names."""
   present = _class_names(folder)
-  unknown = sorted(set(present) - set(names))
-  if unknown:
+  unknown = sorted({*present} - {*names})
+  if unknown or not present:
+    known = f'the class folders {", ".join(names)}'
+    got = f'{", ".join(unknown)} too' if unknown else 'none'
     raise ValueError(
-      f'{folder}: expected only the classes {", ".join(names)}, got'
-      f' {", ".join(unknown)} too; remove them or add them to train'
-    )
-  if not present:
-    raise ValueError(
-      f'{folder}: expected the class folders {", ".join(names)}, got none; add'
-      ' them with their images'
+      f'{folder}: expected {known if names else "one folder per class"}, with'
+      f' images inside, got {got}; add, rename or remove folders'
     )
   paths, labels = [], []
   for name in present:
@@ -132,7 +130,7 @@ def _read_classes(
       path
       for path in (folder / name).iterdir()
       if path.suffix.lower() in _ENDINGS
-      and not path.name.startswith('.')
+      and not path.name.startswith(_HIDDEN)
       and not path.is_dir()
     )
     if not found:
@@ -141,11 +139,6 @@ def _read_classes(
         ' class folder, got none; add some or remove the folder'
       )
     for path in found:
-      if not path.is_file():
-        raise ValueError(
-          f'{path}: expected an image file, got a pipe, a device or a link to'
-          ' nowhere; remove it'
-        )
       _check_inside(path, folder)
     paths += found
     labels += [names.index(name)] * len(found)
@@ -166,12 +159,8 @@ def read_image(path: pathlib.Path) -> np.ndarray:
 
   Grey images of 16 bits are scaled from 0…65535 to 0…255.
   """
-  try:
-    from PIL import Image  # an optional dependency
-  except ImportError as error:
-    raise ImportError(
-      "reading folders of images needs Pillow; pip install 'aen[data]'"
-    ) from error
+  with readers.needed_for('reading folders of images'):
+    from PIL import Image
   with (
     readers.intact(path, 'an image that Pillow reads', 'remove or convert it'),
     Image.open(path) as image,  # reads the header only
@@ -179,10 +168,11 @@ def read_image(path: pathlib.Path) -> np.ndarray:
     width, height = image.size
     readers.check_expansion(path, width * height * len(image.getbands()))
     mode, is_png = image.mode, image.format == 'PNG'
-    if mode not in ('1', 'L', 'I', 'F', *_GREY_16):
-      image = image.convert('RGB')
+    is_deep = mode.startswith('I;16') or (mode == 'I' and is_png)
+    if mode not in ('L', 'I', 'F') and not is_deep:
+      image = image.convert('L' if mode == '1' else 'RGB')
     pixels = np.asarray(image)
-  if mode in _GREY_16 or (mode == 'I' and is_png):  # a PNG has 16 bits at most
+  if is_deep:  # a PNG has 16 bits at most
     return (pixels // _LEVELS_16).astype(np.uint8)
   if mode in ('I', 'F'):
     raise ValueError(
@@ -190,63 +180,56 @@ def read_image(path: pathlib.Path) -> np.ndarray:
       f' mode {mode!r}), whose range is unknown; scale them to 0…255 and save'
       ' them with 8 bits'
     )
-  return pixels.astype(np.uint8) * 255 if mode == '1' else pixels
+  return pixels
 
 
 def as_parts(
-  images: np.ndarray,
-  labels: np.ndarray,
-  test_images: np.ndarray | None,
-  test_labels: np.ndarray | None,
+  train_arrays: Sequence[Any],
+  test_arrays: Sequence[Any],
   class_names: Sequence[str] | None,
   *,
   where: str,
   grid_axes: int = 2,
 ) -> dataset_lib.Parts:
-  """Returns parts that fit together, holding out test images if need be."""
+  """Returns parts that fit together, holding out test images if need be.
+
+  Each is given by its images and labels, and the test part by None and None if
+  there is none.
+  """
   part = functools.partial(dataset_lib.part, grid_axes=grid_axes)
-  train = part(images, labels, where=where)
-  if (test_images is None) != (test_labels is None):
+  given = [array is not None for array in test_arrays]
+  if any(given) and not all(given):
     raise ValueError(
       f'{where}: expected test images and test labels, or neither, got only'
       ' one of the two; give both'
     )
-  if test_images is None or test_labels is None:
-    num_test = len(train) // splits.SHARE
-    if not num_test:
-      raise ValueError(
-        f'{where}: expected at least {splits.SHARE} images, of which one in'
-        f' {splits.SHARE} is held out for testing, got {len(train)}; add'
-        ' images, or give test images too'
-      )
-    train, test = (
-      part(train.images[rows], train.labels[rows], where=where)
-      for rows in splits.hold_out(train.labels, num_test)
-    )
-  else:
-    test = part(test_images, test_labels, where=f'{where}, test')
-  if test.images.shape[1:] != train.images.shape[1:]:
+  parts = [part(*train_arrays, where=where)]
+  if any(given):
+    parts.append(part(*test_arrays, where=f'{where}, test'))
+  total, least = sum(map(len, parts)), 3 if any(given) else splits.SHARE
+  if total < least:
     raise ValueError(
-      f'{where}: expected test images of shape {train.images.shape[1:]} like'
-      f' the training images, got {test.images.shape[1:]}; resize them'
+      f'{where}: expected at least {least} images, got {total}; add images, or'
+      ' give test images too'
     )
-  if test.images.dtype != train.images.dtype:
-    raise ValueError(
-      f"{where}: expected test images of the training images' type"
-      f' {train.images.dtype}, got {test.images.dtype}; give both as uint8, or'
-      ' both as float on one scale'
-    )
-  if len(train) + len(test) < 3:
-    raise ValueError(
-      f'{where}: expected at least 3 images, got {len(train) + len(test)}; add'
-      ' images'
-    )
-  if train.labels.dtype.kind == 'f':
-    return dataset_lib.Parts(train, test, ())
-  used = np.union1d(train.labels, test.labels)
-  return dataset_lib.Parts(
-    train, test, _checked_names(class_names, used, where)
+  if not any(given):
+    rows = splits.hold_out(parts[0].labels, total // splits.SHARE)
+    parts = [parts[0].take(some) for some in rows]
+  train, test = parts
+  like, found = (
+    f'shape {x.images.shape[1:]} and type {x.images.dtype}'
+    for x in (train, test)
   )
+  if found != like:
+    raise ValueError(
+      f'{where}: expected test images of {like}, like the training images, got'
+      f' {found}; give both in one size, and as uint8 or as float on one scale'
+    )
+  names: tuple[str, ...] = ()
+  if train.labels.dtype.kind != 'f':
+    used = np.union1d(train.labels, test.labels)
+    names = _checked_names(class_names, used, where)
+  return dataset_lib.Parts(train, test, names)
 
 
 def _checked_names(
@@ -257,33 +240,26 @@ def _checked_names(
   Without names, every label up to the highest must be used.
   """
   highest = int(used[-1])
+  if names is None and len(used) <= highest:
+    raise ValueError(
+      f'{where}: expected every label of 0…{highest} to occur, got only'
+      f' {len(used)} of them, from {used[0]}; {dataset_lib.NUMBERING}, or give'
+      f' class_names for all {highest + 1} classes'
+    )
   if names is None:
-    if len(used) <= highest:
-      some = [*map(str, used[:5]), '…'] if len(used) > 5 else map(str, used)
-      raise ValueError(
-        f'{where}: expected every label of 0…{highest} to occur, got only'
-        f' {", ".join(some)}; {dataset_lib.NUMBERING}, or give class_names for'
-        f' all {highest + 1} classes'
-      )
-    return tuple(str(label) for label in used)
-  if np.ndim(names) != 1:
+    return tuple(map(str, used))
+  listed = names if np.ndim(names) == 1 else ()
+  found = tuple(io_lib.text(str(n), f'{where}: class_names') for n in listed)
+  twice = sorted({name for name in found if found.count(name) > 1})
+  if len(found) <= highest or twice:
+    got = f'{len(found)} names' if found else repr(names)
+    if twice:
+      got = f'{", ".join(twice)} more than once'
     raise ValueError(
-      f'{where}: expected class_names as a list of names, got {names!r}; put'
-      " them in a list, such as ['cat', 'dog']"
+      f'{where}: expected class_names as a list of different names, one for'
+      f' each of the labels 0…{highest}, got {got}; add or rename some'
     )
-  names = tuple(io_lib.text(str(n), f'{where}: class_names') for n in names)
-  if len(names) <= highest:
-    raise ValueError(
-      f'{where}: expected a name for each of the labels 0…{highest}, got'
-      f' {len(names)} names; give {highest + 1}'
-    )
-  twice = sorted({name for name in names if names.count(name) > 1})
-  if twice:
-    raise ValueError(
-      f'{where}: expected class_names that differ, got {", ".join(twice)} more'
-      ' than once; rename or merge these classes'
-    )
-  return names
+  return found
 
 
 def read_csv(
@@ -294,10 +270,7 @@ def read_csv(
   Returns the other columns, float32 [N, F], and the target as it is, [N]. It is
   the last column by default.
   """
-  if not path.exists():
-    raise FileNotFoundError(
-      f'{path}: expected a .csv file, got nothing there; check the path'
-    )
+  _check_file(path, 'a .csv file')
   with open(path, newline='', encoding='utf-8-sig') as file:
     header, *rows = list(csv.reader(file)) or [[]]
   rows = [row for row in rows if row]
@@ -311,16 +284,14 @@ def read_csv(
     raise ValueError(
       f'{path}: there is no column {target!r}, but: {", ".join(header[:20])}'
     )
-  column = header.index(target)
   for number, row in enumerate(rows, start=2):
     if len(row) != len(header):
       raise ValueError(
         f'{path}, line {number}: expected {len(header)} columns, got {len(row)}'
       )
-  cells = np.array(rows)
-  inputs = np.delete(cells, column, axis=1)
+  cells, column = np.array(rows), header.index(target)
   try:
-    values = inputs.astype(np.float32)
+    inputs = np.delete(cells, column, axis=1).astype(np.float32)
   except ValueError as error:
     raise ValueError(
       f'{path}: expected numbers in all columns but {target!r} ({error}); leave'
@@ -329,7 +300,7 @@ def read_csv(
   targets = cells[:, column]
   with contextlib.suppress(ValueError):
     targets = targets.astype(np.float64)
-  return values, targets
+  return inputs, targets
 
 
 def as_inputs(
@@ -337,29 +308,21 @@ def as_inputs(
 ) -> tuple[np.ndarray, int]:
   """Returns arrays of any shape and numbers as images, and their grid axes.
 
-  Args:
-    inputs: [N, *grid] or [N, *grid, C], of any numbers.
-    grid_axes: The number of grid axes. By default all; but the last axis of
-      [N, H, W, C] holds channels if it is at most 4, or at most half as long as
-      both others, that of [N, L, C] if it is at most a quarter of L, and that
-      of four axes always.
+  By default all axes are grid axes; but the last axis of [N, H, W, C] holds
+  channels if it is at most 4, or at most half as long as both others, that of
+  [N, L, C] if it is at most a quarter of L, and that of four axes always.
 
   >>> [as_inputs(np.ones((9, *shape)))[1] for shape in
   ...  [(8,), (3, 3), (40, 4), (28, 28, 3), (8, 8, 8), (8, 8, 8, 2)]]
   [1, 2, 1, 2, 3, 3]
   """
   inputs = np.asarray(inputs)
-  if inputs.dtype.kind not in 'buif':
-    raise ValueError(
-      f'expected inputs as an array of numbers [N, …], got {inputs.dtype};'
-      ' convert them, say by np.asarray(inputs, np.float32), and encode words'
-      ' as numbers'
-    )
   shape = inputs.shape[1:]
-  if not shape:
+  if inputs.dtype.kind not in 'buif' or not shape:
     raise ValueError(
-      'expected inputs [N, L], [N, H, W], [N, H, W, C], …, got shape'
-      f' {inputs.shape}; give every example at least one axis'
+      'expected inputs [N, L], [N, H, W], [N, H, W, C], … of numbers, got'
+      f' {inputs.dtype} of shape {inputs.shape}; give every example at least'
+      ' one axis, and encode words as numbers'
     )
   if grid_axes is None:
     *others, last = shape
@@ -385,85 +348,70 @@ def as_inputs(
   return inputs, grid_axes
 
 
-class Targets(NamedTuple):
-  """What a network should predict."""
-
-  labels: np.ndarray  # int32 [N] from 0, or float32 [N] for numbers
-  classes: tuple[Any, ...]  # what each label stands for; empty for numbers
-
-
 MAX_CLASSES = 20  # that whole numbers may stand for, however few examples
 TASKS = ('classification', 'regression')
 
 
-def as_targets(targets: Any, task: str | None = None) -> Targets:
+def as_targets(
+  targets: Any, task: str | None = None
+) -> tuple[np.ndarray, tuple[Any, ...]]:
   """Returns targets of any kind as class labels or as numbers.
 
-  Args:
-    targets: One per example, [N] or [N, 1]: names, truth values, whole numbers
-      or anything that can be hashed are classes; numbers with fractions are
-      regression targets. Or one-hot rows, [N, K].
-    task: 'classification' or 'regression', where that is to be decided
-      otherwise.
+  Names, truth values, whole numbers, one-hot rows [N, K] and anything that can
+  be hashed are classes, numbers with fractions are regression targets, unless
+  `task` says otherwise. Classes become labels, int32 [N] from 0, and what each
+  label stands for; numbers become float32 [N], and no classes.
 
-  >>> as_targets(['cat', 'dog', 'cat']).classes
-  ('cat', 'dog')
-  >>> as_targets(np.array([0.1, 0.25])).labels.dtype
+  >>> as_targets(['cat', 'dog', 'cat'])
+  (array([0, 1, 0], dtype=int32), ('cat', 'dog'))
+  >>> as_targets(np.array([0.1, 0.25]))[0].dtype
   dtype('float32')
   """
   if task not in (None, *TASKS):
     raise ValueError(f'task must be one of {", ".join(TASKS)}, got {task!r}')
   array = _as_array(targets)
+  kind = array.dtype.kind
   if array.ndim == 2 and array.shape[1] == 1:
     array = array[:, 0]
-  if array.ndim == 2 and array.dtype.kind in 'buif':
-    single = np.isin(array, (0, 1)).all() and (array.sum(axis=1) == 1).all()
-    if single and task != 'regression':
+  if array.ndim == 2 and kind in 'buif' and task != 'regression':
+    one_hot = np.isin(array, (0, 1)).all() and (array.sum(axis=1) == 1).all()
+    if one_hot:
       labels = array.argmax(axis=1).astype(np.int32)
-      return Targets(labels, tuple(range(array.shape[1])))
+      return labels, tuple(range(array.shape[1]))
+  if array.ndim != 1:
     raise ValueError(
       f'expected one target per example, got shape {array.shape}; of one-hot'
       ' rows each holds a single 1 and otherwise 0, and of several numbers to'
       ' predict give one at a time, such as targets[:, 0]'
     )
-  if array.ndim != 1:
-    raise ValueError(
-      f'expected one target per example, [N], got shape {array.shape}'
-    )
-  numeric = array.dtype.kind in 'iuf'
-  if array.dtype.kind == 'f' and not np.isfinite(array).all():
+  if kind == 'f' and not np.isfinite(array).all():
     raise ValueError(
       'expected a target for every example, got NaN or infinity for'
       f' {np.count_nonzero(~np.isfinite(array))} of {len(array)}; leave those'
       ' examples out'
     )
+  fractions = kind == 'f' and bool((array % 1).any())
   if task is None:
-    has_fractions = array.dtype.kind == 'f' and (array % 1 != 0).any()
-    task = TASKS[bool(has_fractions)]
-    if numeric and not has_fractions:
-      found = len(np.unique(array))
-      if found > MAX_CLASSES and 4 * found > len(array):
-        raise ValueError(
-          f'got {found} different whole numbers for {len(array)} examples; say'
-          " what they are: task='regression' for numbers to predict,"
-          " task='classification' for classes"
-        )
+    task = TASKS[fractions]
+    found = len(np.unique(array)) if kind in 'iuf' and not fractions else 0
+    if found > MAX_CLASSES and 4 * found > len(array):
+      raise ValueError(
+        f'got {found} different whole numbers for {len(array)} examples; say'
+        " what they are: task='regression' for numbers to predict,"
+        " task='classification' for classes"
+      )
   if task == 'regression':
-    if not (numeric or array.dtype.kind == 'b'):
+    if kind not in 'biuf':
       raise ValueError(
         f"task='regression' needs numbers as targets, got {array.dtype}"
       )
-    return Targets(array.astype(np.float32), ())
-  if array.dtype.kind == 'f' and not (array % 1).any():
+    return array.astype(np.float32), ()
+  if kind == 'f' and not fractions:
     array = array.astype(np.int64)
-  if array.dtype.kind == 'O':
-    classes = sorted(dict.fromkeys(array.tolist()), key=str)
-    number = {value: i for i, value in enumerate(classes)}
-    labels = np.array([number[value] for value in array.tolist()])
-  else:
-    found, labels = np.unique(array, return_inverse=True)
-    classes = found.tolist()
-  return Targets(labels.astype(np.int32), tuple(classes))
+  values = array.tolist()
+  classes = sorted(dict.fromkeys(values), key=str if kind == 'O' else None)
+  numbers = {value: i for i, value in enumerate(classes)}
+  return np.array([numbers[x] for x in values], np.int32), tuple(classes)
 
 
 def _as_array(targets: Any) -> np.ndarray:
@@ -472,15 +420,10 @@ def _as_array(targets: Any) -> np.ndarray:
     return targets
   values = list(targets)
   plain = (bool, int, float, np.number, np.bool_, list, np.ndarray)
-  if all(isinstance(value, plain) for value in values) or all(
-    isinstance(value, str) for value in values
-  ):
-    try:
-      return np.asarray(values)
-    except ValueError as error:  # rows of different lengths
-      raise ValueError(
-        'expected one target per example, [N], got values of different shapes'
-      ) from error
+  if all(isinstance(value, plain) for value in values):
+    return io_lib.array(values, 'targets')
+  if all(isinstance(value, str) for value in values):
+    return np.asarray(values)
   array = np.empty(len(values), object)
   array[:] = values
   return array

@@ -18,14 +18,9 @@ def prepare_tfds(
 ) -> pathlib.Path:
   """Prepares a data set so that plain `tfds.data_source(name)` reads it.
 
-  Args:
-    name: A set that TFDS knows, or that has a builder here.
-    places: Where to find the official files, and where TFDS keeps data.
-    max_examples: Upper limit of images per split, for trying things out; use a
-      `data_dir` of its own, because TFDS does not tell such a set from a whole.
-
-  Returns:
-    The directory that was written. It appears only when it is complete.
+  Returns the directory, which appears only when it is complete. If there are at
+  most `max_examples` images per split, use a `data_dir` of its own, because
+  TFDS does not tell such a set from a whole.
   """
   if places.partial:
     raise ValueError(
@@ -75,11 +70,8 @@ def write_npz(
 
   It holds x_train, y_train, x_test, y_test, class_names, the data card, and
   for a G-data set powers_train, angles_train, powers_test and angles_test.
-
-  Returns:
-    The file, `<npz_dir>/g_mnist-aug3.npz` for `'g_mnist/aug3'`, or if it has
-    at most `max_examples` images per split, `…-partial-….npz`. It appears only
-    when it is complete.
+  Returns the file, `<npz_dir>/g_mnist-aug3.npz` for `'g_mnist/aug3'`, or with
+  at most `max_examples` images per split, `…-partial-….npz`.
   """
   import tqdm  # an optional dependency
 

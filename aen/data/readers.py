@@ -1,16 +1,9 @@
 """From files to arrays: one reader per format, in the registry `READERS`.
 
 A reader maps a source and the paths of its files, in the order of the
-catalogue, to images and labels of train and of test, as published. To add a
-format:
-
-1. write such a function, which gives images as uint8, 0 for black. `read_table`
-   (text, also .gz), `read_gzip` and `read_npz` report damaged files in one
-   clear line, `intact` does so for any other code; `read` checks checksums,
-   types, shapes, counts and labels for all formats;
-2. add it to `READERS`, and name it as `format` in catalogue.toml;
-3. add a writer of tiny files in that format to `tests/data/tiny.py`: the tests
-   of reading then cover every entry of the catalogue that names it.
+catalogue, to images (uint8, 0 for black) and labels of train and of test, as
+published. `intact` reports whatever a damaged file raises in one clear line;
+`read` checks checksums, types, shapes, counts and labels for all formats.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -62,28 +55,22 @@ def as_parts(
 
   A part of a set is arranged already. Error messages call its origin `where`.
   """
+  first = 0 if partial else source.first_label
+  last = first + len(source.class_names) - 1
   sides = []
   for split, one in zip(('train', 'test'), arrays, strict=True):
     side = dataset_lib.part(*one, where=f'{where}, {split}')
     images, labels = side.images, side.labels
-    if not partial:
-      labels = labels - np.int32(source.first_label)
-      if source.transposed:
-        images = np.ascontiguousarray(images.swapaxes(1, 2))
-    advice = f'these are not the official files of {source.name}'
-    if images.shape[1:] != source.shape:
+    if source.transposed and not partial:
+      images = np.ascontiguousarray(images.swapaxes(1, 2))
+    low, high = labels.min(), labels.max()
+    if images.shape[1:] != source.shape or low < first or high > last:
       raise ValueError(
-        f'{source.name}: expected images of shape {source.shape}, got'
-        f' {images.shape[1:]}; {advice}'
+        f'{source.name}: expected images of shape {source.shape} and labels'
+        f' {first}…{last}, got {images.shape[1:]} and {low}…{high}; fetch the'
+        ' official files'
       )
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= len(source.class_names):
-      first = 0 if partial else source.first_label
-      last = first + len(source.class_names) - 1
-      raise ValueError(
-        f'{source.name}: expected labels {first}…{last}, got'
-        f' {first + (low if low < 0 else high)}; {advice}'
-      )
+    labels = labels - np.int32(first)
     sides.append(dataclasses.replace(side, images=images, labels=labels))
   train, test = reversed(sides) if source.swapped else sides
   if not partial and (len(train), len(test)) != source.counts:
@@ -101,13 +88,11 @@ def verify(path: pathlib.Path, file: File) -> None:
   if not any(known):
     return
   with path.open('rb') as f:
-    digest = hashlib.file_digest(f, 'sha256').hexdigest()
-  if digest in known:  # the second one, if it was unpacked
+    digest = found = hashlib.file_digest(f, 'sha256').hexdigest()
+  if digest not in known and path.suffix == '.gz' and file.content_sha256:
+    found = hashlib.sha256(read_gzip(path)).hexdigest()
+  if found in known:  # the second one, if it was unpacked or packed again
     return
-  if path.suffix == '.gz' and file.content_sha256:
-    content = hashlib.sha256(read_gzip(path)).hexdigest()
-    if content == file.content_sha256:
-      return
   origin = f' from {file.url}' if file.url else ''
   raise ValueError(
     f'{path}: wrong checksum, expected sha256 {max(known)} ({file.size}'
@@ -138,6 +123,17 @@ def intact(
     ) from error
 
 
+@contextlib.contextmanager
+def needed_for(purpose: str) -> Iterator[None]:
+  """Says how to install an optional dependency that is missing."""
+  try:
+    yield
+  except ImportError as error:
+    raise ImportError(
+      f"{purpose} needs {error.name}; pip install 'aen[data]': {error}"
+    ) from error
+
+
 def check_expansion(path: PathLike, expanded: int) -> None:
   """Raises if a file would become far larger in memory than images do."""
   size = pathlib.Path(path).stat().st_size
@@ -163,74 +159,55 @@ def parse_idx(content: bytes, where: PathLike) -> np.ndarray:
   Its content is 0, 0, 8, the number of axes, the sides as big-endian uint32,
   then the values.
   """
-  with intact(where, 'an idx file of unsigned bytes'):
-    if len(content) < 4 or content[:3] != b'\x00\x00\x08':
+  with intact(where, 'an idx file of all bytes that its header declares'):
+    if content[:3] != b'\x00\x00\x08':
       raise ValueError(f'it starts with {content[:4].hex(" ")}, not 00 00 08')
-    start = 4 + 4 * content[3]
-    header, values = content[4:start], content[start:]
-    sides = np.frombuffer(header[: len(header) // 4 * 4], '>u4')
-    shape = tuple(int(side) for side in sides)
-    if len(shape) != content[3] or len(values) != math.prod(shape):
-      raise ValueError(
-        f'the header declares {content[3]} axes of sides {shape}, but'
-        f' {len(values)} values follow'
-      )
-    return np.frombuffer(values, np.uint8).reshape(shape)
+    sides = np.frombuffer(content, '>u4', count=content[3], offset=4)
+    values = np.frombuffer(content, np.uint8, offset=4 + 4 * content[3])
+    return values.reshape(sides)
 
 
-def read_table(path: pathlib.Path, columns: int, **options: Any) -> np.ndarray:
-  """Returns a text file of numbers, or its .gz, as float32 [rows, columns]."""
-  with intact(path, f'{columns} numbers in every line'):
+def read_table(
+  path: pathlib.Path, label: int, scale: int = 1, **options: Any
+) -> tuple[np.ndarray, np.ndarray]:
+  """Reads 28 x 28 pixels and a label in every line of a text file, or its .gz.
+
+  `label` is the column of the labels, and pixels times `scale` are 0…255.
+  """
+  with intact(path, '784 pixels from 0 to 255 and a label in every line'):
     table = np.loadtxt(path, np.float32, ndmin=2, **options)
-    if table.shape[1] != columns:
-      raise ValueError(f'{table.shape[1]} numbers')
-  return table
-
-
-def as_pixels(values: np.ndarray, path: pathlib.Path) -> np.ndarray:
-  """Rounds numbers from 0 to 255 to uint8; ValueError if there are others."""
-  with intact(path, 'pixels from 0 to 255'):
+    values = np.delete(table, label, axis=1).reshape(len(table), 28, 28) * scale
     if not ((values > -0.5) & (values < 255.5)).all():  # False for NaN as well
       raise ValueError(f'values from {values.min()} to {values.max()}')
-  return np.rint(values).astype(np.uint8)
+  return np.rint(values).astype(np.uint8), table[:, label].astype(np.int32)
 
 
 def read_npz(
   path: PathLike, *keys: str, optional: tuple[str, ...] = ()
 ) -> list[Any]:
   """Returns the named arrays of an .npz file, None for optional ones."""
+  expected = f'an .npz file of numbers and strings with {", ".join(keys)}'
   advice = (
-    'fetch it again, or save arrays of one plain dtype with np.savez (np.stack'
-    ' images of one size)'
+    'fetch it again, or save arrays of one plain dtype (np.stack images of one'
+    f' size) with np.savez(path, {", ".join(f"{key}=…" for key in keys)})'
   )
   with (
-    intact(path, 'an .npz file of numbers and strings', advice),
+    intact(path, expected, advice),
     np.load(path, allow_pickle=False) as f,
   ):
+    if not {*keys} <= {*f.files}:
+      raise ValueError(f'it holds {", ".join(f.files) or "no arrays"}')
+    declared = 0
     wanted = {f'{key}.npy' for key in (*keys, *optional)}
-    members = [m for m in f.zip.infolist() if m.filename in wanted]
-    check_expansion(path, sum(member.file_size for member in members))
-    for member in members:
-      with f.zip.open(member) as file:
+    for name in wanted.intersection(f.zip.namelist()):
+      with f.zip.open(name) as file:
         if np.lib.format.read_magic(file) == (1, 0):
           shape, _, dtype = np.lib.format.read_array_header_1_0(file)
         else:
           shape, _, dtype = np.lib.format.read_array_header_2_0(file)
-      declared = math.prod(shape) * dtype.itemsize
-      if declared > member.file_size and not dtype.hasobject:
-        raise ValueError(
-          f'{member.filename} declares {declared} bytes of values and holds'
-          f' {member.file_size}'
-        )
-    names = f.files
-    arrays = [f[key] if key in names else None for key in (*keys, *optional)]
-  if not {*keys} <= {*names}:
-    raise ValueError(
-      f'{path}: expected the arrays {", ".join(keys)}, got'
-      f' {", ".join(names) or "none"}; save it with np.savez('
-      f'path, {", ".join(f"{key}=…" for key in keys)})'
-    )
-  return arrays
+      declared += math.prod(shape) * dtype.itemsize
+    check_expansion(path, declared)
+    return [f.get(key) for key in (*keys, *optional)]
 
 
 def _cut(train: Any, test: Any, *arrays: np.ndarray) -> Arrays:
@@ -239,32 +216,19 @@ def _cut(train: Any, test: Any, *arrays: np.ndarray) -> Arrays:
 
 
 def _digits(source: Source, _: Paths) -> Arrays:
-  """Reads scikit-learn's handwritten digits, each pixel doubled to 16 x 16.
-
-  Grey values 0…16 are scaled to 0…255. Images are sorted by writer; the test
-  part is the end, mostly of writers that training never saw.
-  """
-  try:
-    from sklearn import datasets  # an optional dependency
-  except ImportError as error:
-    raise ImportError(
-      "load_dataset('digits') reads scikit-learn's copy of the digits; pip"
-      " install 'aen[data]'"
-    ) from error
+  """Reads scikit-learn's handwritten digits, each pixel doubled to 16 x 16."""
+  with needed_for("load_dataset('digits')"):
+    from sklearn import datasets
   bunch = datasets.load_digits()
   grey = (bunch.images.astype(np.uint16) * 255 + 8) // 16
   images = grey.astype(np.uint8).repeat(2, axis=1).repeat(2, axis=2)
+  # Images are sorted by writer: the end is mostly of writers not in train.
   start = source.counts[0]
   return _cut(slice(start), slice(start, None), images, bunch.target)
 
 
 def _tic_tac_toe(source: Source, _: Paths) -> Arrays:
-  """Makes all 958 final boards of tic-tac-toe with their outcomes.
-
-  Pixels are 255 for x (who plays first), 1 for o and 128 for blank; labels are
-  0 (x wins), 1 (o wins) or 2 (draw). Outcomes are invariant under rotations and
-  reflections of the board.
-  """
+  """Makes all 958 final boards of tic-tac-toe with their outcomes."""
   blank, o, x = range(3)
   pixels = np.array([128, 1, 255], np.uint8)
   cells = np.arange(9).reshape(3, 3)
@@ -317,19 +281,17 @@ def _cifar10(source: Source, paths: Paths) -> Arrays:
 
   A row is the label, then the red, the green and the blue image.
   """
-  if len(paths) > 1:
-    contents = [path.read_bytes() for path in paths]
-  else:
-    with (
-      intact(paths[0], 'six .bin files with rows of 3073 bytes in a tar file'),
-      tarfile.open(paths[0]) as f,
-    ):
-      members = [
-        f.extractfile(f'cifar-10-batches-bin/{file.name}')
-        for file in source.extracted
-      ]
-      contents = [member.read() if member else b'' for member in members]
-  with intact(paths[-1], 'rows of 3073 bytes'):
+  expected = 'six .bin files with rows of 3073 bytes, or a tar file of them'
+  with intact(paths[0], expected):
+    if len(paths) > 1:
+      contents = [path.read_bytes() for path in paths]
+    else:
+      with tarfile.open(paths[0]) as f:
+        members = [
+          f.extractfile(f'cifar-10-batches-bin/{file.name}')
+          for file in source.extracted
+        ]
+        contents = [member.read() if member else b'' for member in members]
     batches = [
       np.frombuffer(content, np.uint8).reshape(-1, 3073) for content in contents
     ]
@@ -351,18 +313,14 @@ def _svhn(_: Source, paths: Paths) -> Arrays:
 
 def _amat(_: Source, paths: Paths) -> Arrays:
   """Reads the official RotMNIST: lines of 784 values in 0…1 and a label."""
-  for path in paths:
-    table = read_table(path, 785)
-    images = as_pixels(table[:, :-1] * 255, path)
-    yield images.reshape(-1, 28, 28), table[:, -1].astype(np.int32)
+  return [read_table(path, label=-1, scale=255) for path in paths]
 
 
 def _sign_csv(_: Source, paths: Paths) -> Arrays:
   """Reads Sign Language MNIST's CSV files: a label and 784 values a line."""
   for path in paths:
-    table = read_table(path, 785, delimiter=',', skiprows=1)
-    images = as_pixels(table[:, 1:], path).reshape(-1, 28, 28)
-    yield images, _without_j(table[:, 0], path)
+    images, labels = read_table(path, label=0, delimiter=',', skiprows=1)
+    yield images, _without_j(labels, path)
 
 
 def _sign_negative(source: Source, paths: Paths) -> Arrays:
@@ -376,22 +334,22 @@ def _sign_photographs(source: Source, paths: Paths) -> Arrays:
   parts = zip(*_sign_csv(source, paths), strict=True)
   images, labels = (np.concatenate(both) for both in parts)
   groups = splits.near_copies(images, labels)
-  test = splits.hold_out_groups(labels, groups)
+  different, first = np.unique(groups, return_index=True)
+  _, held = splits.hold_out(labels[first], len(first) // splits.SHARE)
+  test = np.isin(groups, different[held])
   return _cut(~test, test, images, labels, groups)
 
 
 def _rotated_mnist(source: Source, paths: Paths) -> Arrays:
-  """Makes a set by RotMNIST's recipe from MNIST's files.
-
-  All 70000 images are shuffled; 12000 become the training part, another 50000
-  the test part; each is rotated by its own angle, uniform in ±180°, with
-  bilinear interpolation. It is not the published set.
-  """
+  """Makes a set by RotMNIST's recipe from MNIST's files."""
   return rotate_parts(_idx(source, paths), (12000, 50000))
 
 
 def rotate_parts(arrays: Arrays, counts: tuple[int, int]) -> Arrays:
-  """Makes rotated train and test parts of `counts` different images."""
+  """Makes train and test parts of `counts` different images.
+
+  Each is rotated by its own angle, uniform in ±180°.
+  """
   images, labels = (np.concatenate(both) for both in zip(*arrays, strict=True))
   order = draws.order(0, draws.CHOOSE_MNIST, labels, stratified=False)
   train, test = order[: counts[0]], order[counts[0] : sum(counts)]

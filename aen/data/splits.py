@@ -23,16 +23,18 @@ SHARE = 6
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes:
-  """Number of images to use; None means all there are."""
+class Choice:
+  """How many images to use, None for all there are, and which."""
 
   train: int | None = None
   validation: int | None = None  # None: a sixth, or what `train` leaves
   test: int | None = None
+  seed: int = 0
+  stratified: bool = True  # the classes keep their proportions
   hint: str = dataclasses.field(default='', compare=False)  # of error messages
 
   def checked(self, split: str, default: int, total: int) -> int:
-    """Returns a size, which a part of `total` images must allow."""
+    """Returns a number, which a part of `total` images must allow."""
     size: int | None = getattr(self, split)
     if size is None:
       return default
@@ -47,18 +49,18 @@ class Sizes:
 # The paper's experiments: children of the MLP search, networks trained again,
 # and children of the G-CNN search. Scores that steer a search come from
 # validation images here, never from the test set.
-PAPER_SIZES: Mapping[str, Sizes] = {
-  'search': Sizes(train=4000, validation=1000),
-  'retrain': Sizes(train=10000, test=1000),
-  'gcnn': Sizes(train=6000, validation=1000),
+PAPER_SIZES: Mapping[str, Choice] = {
+  'search': Choice(train=4000, validation=1000),
+  'retrain': Choice(train=10000, test=1000),
+  'gcnn': Choice(train=6000, validation=1000),
 }
 
 
-def paper_sizes(name: str | None, **given: int | None) -> Sizes:
+def paper_sizes(name: str | None, **given: int | None) -> Choice:
   """Returns sizes of the paper, if one is named; numbers given override it."""
   changes: Any = {key: n for key, n in given.items() if n is not None}
   if not name:
-    return Sizes(**changes)
+    return Choice(**changes)
   if name not in PAPER_SIZES:
     raise io_lib.unknown('size', name, PAPER_SIZES)
   changes['hint'] = (
@@ -69,48 +71,43 @@ def paper_sizes(name: str | None, **given: int | None) -> Sizes:
 
 
 def choose_train(
-  labels: np.ndarray,
-  groups: np.ndarray | None,
-  sizes: Sizes,
-  *,
-  seed: int,
-  stratified: bool,
+  labels: np.ndarray, groups: np.ndarray | None, choice: Choice
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns rows for training and for validation, disjoint and ascending.
 
   Images of one group (int [N]; by default, each is its own) are never divided
-  between the two. If stratified, the classes keep their proportions.
+  between the two.
   """
   total = len(labels)
-  left = total - sizes.checked('train', 0, total)
+  left = total - choice.checked('train', 0, total)
   default = min(total // SHARE, left)
-  num_validation = sizes.checked('validation', default, total)
+  num_validation = choice.checked('validation', default, total)
   if groups is None:
     groups = np.arange(total)
   # Validation takes whole groups, in random order, up to its size.
   _, first, group = np.unique(groups, return_index=True, return_inverse=True)
-  order = draws.order(seed, draws.CHOOSE_TRAIN, labels[first], stratified)
+  which = choice.seed, draws.CHOOSE_TRAIN
+  order = draws.order(*which, labels[first], choice.stratified)
   by_group = np.argsort(np.argsort(order)[group], kind='stable')
   held = by_group[total - num_validation :]
   # The rest of a group that was cut in two is used on neither side.
-  order = draws.order(seed, draws.CHOOSE_TRAIN, labels, stratified)
+  order = draws.order(*which, labels, choice.stratified)
   free = order[~np.isin(groups, groups[held])[order]]
-  num_train = len(free) if sizes.train is None else sizes.train
+  num_train = len(free) if choice.train is None else choice.train
   if num_train > len(free):
     raise ValueError(
       f'num_train={num_train} and num_validation={num_validation} need more'
       f' images than there are: {len(free)} of {total} are left to train on;'
-      f' ask for fewer{sizes.hint}'
+      f' ask for fewer{choice.hint}'
     )
   return np.sort(free[:num_train]), np.sort(held)
 
 
-def choose_test(
-  labels: np.ndarray, sizes: Sizes, *, seed: int, stratified: bool
-) -> np.ndarray:
+def choose_test(labels: np.ndarray, choice: Choice) -> np.ndarray:
   """Returns the rows of a test part to use, in ascending order."""
-  num_test = sizes.checked('test', len(labels), len(labels))
-  order = draws.order(seed, draws.CHOOSE_TEST, labels, stratified)
+  num_test = choice.checked('test', len(labels), len(labels))
+  which = choice.seed, draws.CHOOSE_TEST
+  order = draws.order(*which, labels, choice.stratified)
   return np.sort(order[:num_test])
 
 
@@ -135,16 +132,6 @@ def near_copies(images: np.ndarray, labels: np.ndarray) -> np.ndarray:
     _, found = sparse.csgraph.connected_components(near, directed=False)
     groups[rows] = groups.max() + 1 + found
   return groups
-
-
-def hold_out_groups(labels: np.ndarray, groups: np.ndarray) -> np.ndarray:
-  """Returns which images are for testing: whole groups, stratified. bool [N].
-
-  Of each class, one group in `SHARE`; fixed, as in `hold_out`.
-  """
-  _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
-  _, test = hold_out(labels[first], len(first) // SHARE)
-  return np.isin(inverse, test)
 
 
 def hold_out(labels: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

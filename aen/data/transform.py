@@ -82,9 +82,6 @@ class Transformations:
   powers: np.ndarray  # uint8 [N, 12]: how often each symmetry was applied
   angles: np.ndarray  # float32 [N]: degrees counter-clockwise, before that
 
-  def __len__(self) -> int:
-    return len(self.powers)
-
   def __getitem__(self, rows: np.ndarray | slice) -> 'Transformations':
     return Transformations(self.config, self.powers[rows], self.angles[rows])
 
@@ -92,12 +89,8 @@ class Transformations:
 def config(name: str) -> Config:
   """Returns the config of a name such as `'aug3'` or `'iaug12_group'`."""
   if name not in CONFIGS:
-    raise io_lib.unknown(
-      'config',
-      name,
-      CONFIGS,
-      summary='iaug0…iaug12, aug0…aug5, and each of them with _group',
-    )
+    summary = 'iaug0…iaug12, aug0…aug5, and each of them with _group'
+    raise io_lib.unknown('config', name, CONFIGS, summary=summary)
   return CONFIGS[name]
 
 
@@ -109,14 +102,10 @@ def draw(
   split: str = 'train',
   seed: int = 0,
 ) -> Transformations:
-  """Draws what will be done to images.
+  """Draws what will be done to images of H x H pixels, H being `side`.
 
-  Args:
-    config: Which symmetries act.
-    side: H, on which the orders of the translations depend.
-    indices: The images' positions in their part. int [N].
-    split: The part, `'train'` or `'test'`.
-    seed: Data sets of this package use 0.
+  Indices are positions in the part `split`, train or test. The data sets of
+  this package have seed 0.
   """
   if split not in draws.TRANSFORM:
     raise io_lib.unknown('split', split, draws.TRANSFORM)
@@ -167,15 +156,13 @@ def _check(images: np.ndarray, record: Transformations) -> None:
       f' {type(record).__name__}; only G-data sets have them, such as'
       " load_dataset('g_digits/aug3_group').train.record"
     )
-  if images.ndim != 3 or images.shape[1] != images.shape[2]:
+  square = images.ndim == 3 and images.shape[1] == images.shape[2]
+  count = len(record.powers)
+  if not square or len(images) != count:
     raise ValueError(
-      'transformations need grey square images [N, H, H], got an array of shape'
-      f' {images.shape}; convert colour images to grey and crop or pad them'
-    )
-  if len(images) != len(record):
-    raise ValueError(
-      f'expected one record per image, got {len(record)} records for'
-      f' {len(images)} images; slice the record as you sliced the images'
+      'transformations need grey square images [N, H, H] and a record of each,'
+      f' got {count} records for {len(images)} images of shape'
+      f' {images.shape[1:]}; slice both alike, crop or pad images, drop colours'
     )
 
 

@@ -139,9 +139,9 @@ def test_a_g_set_carries_its_record():
 
 
 def test_paper_sizes():
-  assert splits.PAPER_SIZES['search'] == splits.Sizes(4000, 1000, None)
-  assert splits.PAPER_SIZES['retrain'] == splits.Sizes(10000, None, 1000)
-  assert splits.PAPER_SIZES['gcnn'] == splits.Sizes(6000, 1000, None)
+  assert splits.PAPER_SIZES['search'] == splits.Choice(4000, 1000, None)
+  assert splits.PAPER_SIZES['retrain'] == splits.Choice(10000, None, 1000)
+  assert splits.PAPER_SIZES['gcnn'] == splits.Choice(6000, 1000, None)
   data = tiny.random_parts((12000, 2000), (2, 2), 10)
   for name, counts in {
     'search': (4000, 1000),
@@ -149,9 +149,7 @@ def test_paper_sizes():
     'gcnn': (6000, 1000),
   }.items():
     sizes = splits.paper_sizes(name)
-    rows = splits.choose_train(
-      data.train.labels, None, sizes, seed=0, stratified=True
-    )
+    rows = splits.choose_train(data.train.labels, None, sizes)
     assert tuple(len(r) for r in rows) == counts
 
 
@@ -168,10 +166,8 @@ def test_splits_never_leak_and_are_nested(seed, stratified):
   labels = tiny.random_parts((600, 10), (2, 2), 10).train.labels
 
   def choose(train, validation):
-    sizes = splits.Sizes(train, validation)
-    return splits.choose_train(
-      labels, None, sizes, seed=seed, stratified=stratified
-    )
+    choice = splits.Choice(train, validation, None, seed, stratified)
+    return splits.choose_train(labels, None, choice)
 
   few, held = choose(100, 50)
   more, held_more = choose(400, 200)
@@ -187,10 +183,8 @@ def test_splits_never_leak_and_are_nested(seed, stratified):
 def test_stratified_splits_keep_proportions():
   labels = np.repeat(np.arange(3), (600, 300, 100)).astype(np.int32)
   for count in (10, 100, 333):
-    sizes = splits.Sizes(count, count)
-    for rows in splits.choose_train(
-      labels, None, sizes, seed=3, stratified=True
-    ):
+    choice = splits.Choice(count, count, seed=3)
+    for rows in splits.choose_train(labels, None, choice):
       found = np.bincount(labels[rows], minlength=3)
       assert np.abs(found - count * np.array([0.6, 0.3, 0.1])).max() <= 1
 
@@ -198,10 +192,8 @@ def test_stratified_splits_keep_proportions():
 def test_groups_are_never_divided():
   groups = np.repeat(np.arange(40), 15)
   labels = tiny.random_parts((600, 10), (2, 2), 10).train.labels
-  sizes = splits.Sizes(None, 100)
-  train, held = splits.choose_train(
-    labels, groups, sizes, seed=0, stratified=True
-  )
+  choice = splits.Choice(None, 100)
+  train, held = splits.choose_train(labels, groups, choice)
   assert len(held) == 100
   assert not set(groups[train]) & set(groups[held])
   assert len(train) == 600 - 7 * 15  # the seventh group was cut in two
@@ -328,7 +320,7 @@ def test_npz_of_ones_own(tmp_path):
   assert len(data.test) == 10
   assert data.class_names == ('0', '1', '2', '3')
   np.savez(path, images=parts.train.images)
-  with pytest.raises(ValueError, match='expected the arrays x_train, y_train'):
+  with pytest.raises(ValueError, match='with x_train, y_train, got .*images'):
     aen.load_dataset(path)
   path.write_bytes(path.read_bytes()[:2000])
   with pytest.raises(ValueError, match='truncated or damaged'):
