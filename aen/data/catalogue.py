@@ -75,6 +75,14 @@ def _entry(name: str) -> dict[str, Any]:
 
 def _source(name: str) -> Source:
   entry = {'name': name} | _entry(name)
+  fields = dataclasses.fields(Source)
+  unknown = entry.keys() - {field.name for field in fields}
+  required = {f.name for f in fields if f.default is dataclasses.MISSING}
+  if wrong := sorted(unknown | (required - entry.keys())):
+    raise ValueError(
+      f'catalogue.toml, set {name}: the keys {", ".join(wrong)} are unknown, or'
+      ' missing; its header lists all keys'
+    )
   entry |= {k: tuple(v) for k, v in entry.items() if isinstance(v, list)}
   entry['class_names'] = tuple(entry['class_names'])  # also of a string
   for key in ('files', 'extracted'):
