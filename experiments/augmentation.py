@@ -13,6 +13,7 @@ Legend: N images, B batch size, S symmetries of order up to L, P points.
 
 from collections.abc import Mapping
 import functools
+import itertools
 from typing import Any
 
 from flax import linen as nn
@@ -61,13 +62,13 @@ def dense(num_classes: int) -> nn.Module:
 )
 def fit(
   key: jax.Array,
-  model: nn.Module,
-  collections: Mapping[str, Any],
-  images: jax.Array,
-  labels: jax.Array,
-  powers: jax.Array,
-  orders: jax.Array,
-  logits: jax.Array,
+  model: nn.Module,  # maps images [B, H, H] to class logits
+  collections: Mapping[str, Any],  # its variables beside the parameters
+  images: jax.Array,  # float32 [N, H, H]
+  labels: jax.Array,  # int [N]
+  powers: jax.Array,  # int [S, L, P]
+  orders: jax.Array,  # int [S]
+  logits: jax.Array,  # float32 [S]
   *,
   steps: int = STEPS,
   copies: int = 1,
@@ -80,24 +81,9 @@ def fit(
 
     x ← x + b (g x - x),  b = sigmoid((logits[k] + logistic noise)/temperature),
 
-  for all symmetries in turn. Logits of ±∞ say always and never.
-
-  Args:
-    key: Random key.
-    model: Maps images [B, H, H] to class logits.
-    collections: Variables of the model beside its parameters.
-    images: float32 [N, H, H].
-    labels: int [N].
-    powers: Of the symmetries. int [S, L, P]
-    orders: int [S].
-    logits: Of the probabilities. float32 [S].
-    steps: Adam's steps.
-    copies: Draws per image, over which the outputs are averaged.
-    learned: Whether to train the logits too, by the loss
-      cross entropy - reward · ‖p‖₂.
-
-  Returns:
-    The parameters, and the logits.
+  for all symmetries in turn. Logits of ±∞ say always and never. The outputs are
+  averaged over `copies` draws per image. If `learned`, the logits are trained
+  too, by the loss cross entropy - reward · ‖p‖₂. Returns parameters and logits.
   """
   init_key, train_key = jax.random.split(key)
   _, variables = model.apply(
@@ -179,8 +165,7 @@ def learned(
     copies=_COPIES,
     learned=True,
   )
-  wide = np.asarray(logits) > 0
-  return tuple(s for s, found in zip(symmetries, wide, strict=True) if found)
+  return tuple(itertools.compress(symmetries, np.asarray(logits) > 0))
 
 
 def compared(
@@ -220,4 +205,4 @@ def compared(
       )
   gains = scores[:, :-1] - scores[:, -1:]
   clear = gains.mean(axis=0) > _STANDARD_ERRORS * stats.sem(gains, axis=0)
-  return tuple(s for s, found in zip(symmetries, clear, strict=True) if found)
+  return tuple(itertools.compress(symmetries, clear))
