@@ -107,23 +107,20 @@ def _define(
   """Defines one flag; returns a function that returns its value."""
   if typing.get_origin(kind) is types.UnionType:  # such as int | None
     kind = typing.get_args(kind)[0]
-  if choices is not None:
-    holder = flags.DEFINE_enum(name, default, list(choices), text)
-    return lambda: holder.value
-  if kind in launch.DEFINE:
-    bounds = {'lower_bound': 0} if kind is int else {}
-    holder = launch.DEFINE[kind](name, default, text, **bounds)
-    return lambda: holder.value
-  element = typing.get_args(kind)[0]  # of tuple[int, ...]
-  holder = flags.DEFINE_list(name, default and [*map(str, default)], text)
+  elements = typing.get_args(kind)  # of tuple[int, ...]
+  if elements:
+    kind, default = tuple, default and tuple(map(str, default))
+  least = 0 if kind is int else None
+  limit = least if choices is None else list(choices)
+  launch.define(**{name: (kind if default is None else default, text, limit)})
 
-  def parse() -> tuple[Any, ...] | None:
+  def parse() -> Any:
+    value = flags.FLAGS[name].value
     try:
-      return holder.value and tuple(map(element, holder.value))
+      return tuple(map(elements[0], value)) if elements and value else value
     except ValueError as error:
-      given = ','.join(holder.value)
       raise ValueError(
-        f'--{name} must be numbers separated by commas, got {given}'
+        f'--{name} must be numbers separated by commas, got {",".join(value)}'
       ) from error
 
   return parse
@@ -282,9 +279,9 @@ class Data:
     default = pathlib.Path('runs', experiment, '_'.join(words))
     return pathlib.Path(self._values()['run_dir'] or default)
 
-  def load(self, name: str | None = None, **counts: int) -> dataset_lib.Dataset:
-    """Loads --dataset, or another one; `counts` override flags."""
-    options = self._values() | counts
+  def load(self, name: str | None = None) -> dataset_lib.Dataset:
+    """Loads --dataset, or another one."""
+    options = self._values()
     del options['run_dir']
     dataset = options.pop('dataset')
     return aen.load_dataset(name or dataset, **options)

@@ -283,24 +283,19 @@ def verify(work: Reproduction, count: int) -> int:
       ' --stage=tables first'
     )
   picked = np.random.default_rng(0).choice(len(rows), count, replace=False)
+  columns = ('published', 'validation_protocol', 'validation', 'weights')
   differ = 0
   for known in (rows[i] for i in picked):
     names = {known['role']: known['symmetries'].split()}
     task = Task(known['dataset'], names, [int(known['seed'])])
     (again,) = retraining.train(task, store_lib.Results(), work.places)
     before, now = (
-      f'{row["published"]} by the paper protocol,'
-      f' {row["validation_protocol"]} by the validation protocol,'
-      f' {row["validation"]} in validation,'
-      f' {row["weights"]} weights'
+      ', '.join(f'{column} {row[column]}' for column in columns)
       for row in (known, again)
     )
     differ += before != now
-    print(
-      f'{known["dataset"]}, {known["symmetries"] or "no symmetry"}, seed'
-      f' {known["seed"]}: {before};'
-      f' {"the same" if before == now else f"now {now}"}'
-    )
+    child = f'{known["dataset"]}, {known["role"]}, seed {known["seed"]}'
+    print(f'{child}: {before};', 'the same' if before == now else f'now {now}')
   return int(differ > 0)
 
 

@@ -25,24 +25,17 @@ KEY = ('role', 'dataset', 'seed')  # what tells rows apart
 class Task(NamedTuple):
   """Networks to train on a data set.
 
-  Attributes:
-    dataset: Such as 'g_mnist/aug5'.
-    networks: The symmetries of each network, by its role.
-    seeds: Each network is trained with every one.
-    recipe: How; by default the published recipe.
-    change: What differs from the paper, for the role of each row.
-    half: The paper protocol looks at this one of `published_mlp.HALVES`
-      instead of at the paper's 1000 images.
-    options: Of `mlp_space.mlp_space`.
+  With `half`, the paper protocol looks at that one of `published_mlp.HALVES`
+  instead of at the paper's 1000 images.
   """
 
-  dataset: str
-  networks: Mapping[str, Sequence[str]]
-  seeds: Sequence[int]
-  recipe: recipe_lib.Recipe | None = None
-  change: str = ''
+  dataset: str  # such as 'g_mnist/aug5'
+  networks: Mapping[str, Sequence[str]]  # the symmetries of each, by its role
+  seeds: Sequence[int]  # each network is trained with every one
+  recipe: recipe_lib.Recipe | None = None  # None for the published one
+  change: str = ''  # what differs from the paper, for the role of each row
   half: int | None = None
-  options: Mapping[str, Any] = {}
+  options: Mapping[str, Any] = {}  # of `mlp_space.mlp_space`
 
 
 def table_task(
@@ -109,11 +102,9 @@ def row(
 def load(
   name: str, places: finding.Places
 ) -> tuple[dataset_lib.Dataset, np.ndarray]:
-  """Loads the paper's 10 000 training images, and all test images.
+  """Loads 10 000 training, 1000 validation and all N test images.
 
-  Returns:
-    The data set, with 1000 other images for validation; and which of the test
-    images the paper looks at, bool [N].
+  Also returns which of the test images the paper looks at. bool [N].
   """
   where = dataclasses.asdict(places)
   data = aen.load_dataset(name, num_train=10000, num_validation=1000, **where)
