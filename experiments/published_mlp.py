@@ -23,6 +23,7 @@ from experiments import rows as rows_lib
 BASES = {'g_mnist': 'G-MNIST', 'g_fashion_mnist': 'G-Fashion-MNIST'}
 SINGLE = tuple(f'iaug{bit}' for bit in range(13))
 MULTIPLE = tuple(f'aug{number}' for number in range(6))
+TABLES = {'single': SINGLE, 'multiple': MULTIPLE}
 NETWORKS = ((), *((name,) for name in PAPER_SYMMETRIES))
 AEN = 'AEN'  # the column of what the search found
 # The column Eq(k) is the network equivariant to symmetry number …

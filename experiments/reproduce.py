@@ -1,13 +1,14 @@
 r"""Reproduces the paper's MLP results, in one command.
 
-In turn: the tables of networks with one symmetry ('tables'); every network of
-the twelve data sets Aug0 to Aug5 of both bases ('landscapes'); the paper's
-search on each ('searches'); the networks that it found, the best of all, and
-those that the data were made with, trained at the paper's size ('networks');
-those that it found by other recipes, up to ours ('recipes'); the first one with
-as many weights as the baseline, with an invariant head, and on images
-transformed by exact symmetries ('lessons'); and judged by either half of the
-test images ('halves').
+In turn: the tables of networks with at most one symmetry, on images transformed
+by one ('single') and by several ('multiple'), beside the paper's ('tables');
+every network of the twelve data sets Aug0 to Aug5 of both bases ('landscapes');
+the paper's search on each ('searches'); the networks that it found, the best of
+all, and those that the data were made with, trained at the paper's size
+('networks'); those that it found by other recipes, up to ours ('recipes'); the
+first one with as many weights as the baseline, with an invariant head, and on
+images transformed by exact symmetries ('lessons'); and judged by either half of
+the test images ('halves').
 
   python -m experiments.reproduce --raw_dir=path/to/files
 
@@ -17,12 +18,16 @@ because everything in --results counts as known. `python -m
 experiments.results_page` then writes the pages. To check reproducibility, this
 retrains three known children, half a minute, and exits with 1 if any differs:
   python -m experiments.reproduce --raw_dir=path/to/files --verify=3
+The tables alone by another recipe, which are written to --run_dir:
+  python -m experiments.reproduce --raw_dir=path/to/files --stage=tables \
+    --table=multiple --base=g_mnist --initializer=fan_in --fresh_order
 """
 
 from collections.abc import Iterator, Sequence
 import contextlib
 import dataclasses
 import datetime
+import itertools
 import os
 import pathlib
 import platform
@@ -34,16 +39,18 @@ import numpy as np
 import aen
 from aen import io as io_lib
 from aen.data import dataset as dataset_lib
-from aen.data import finding
 from aen.data import transform
 from aen.search import agent as agent_lib
 from aen.search import compare
 from aen.search import landscape as landscape_lib
 from aen.search import mlp_space
+from aen.train import recipe as recipe_lib
 from aen.train import store as store_lib
+from experiments import figures
 from experiments import flags
 from experiments import launch
 from experiments import published_mlp
+from experiments import results as results_lib
 from experiments import retraining
 from experiments import rows as rows_lib
 from experiments import traces
@@ -58,17 +65,20 @@ _STAGES = [
   'lessons',
   'halves',
 ]
-_BASES = list(published_mlp.BASES)
+_BASES, _TABLES = list(published_mlp.BASES), list(published_mlp.TABLES)
 _FLAGS = launch.define(
   stage=(_STAGES, 'Stages to run, in this order.', _STAGES),
   base=(_BASES, 'Which images are transformed.', _BASES),
+  table=(_TABLES, 'Tables to train.', _TABLES),
+  single_seeds=(1, 'Trained networks per cell of the single tables.', 1),
   verify=(0, 'Only retrain this many known children.', 0),
   results=('results/mlp', 'Folder of results that count as known.'),
   run_dir=('runs/reproduce', 'Folder of the store.'),
 )
-_CHILDREN = flags.from_fields(
+flags.from_fields(
   aen.SearchConfig, only=('num_seeds', 'top'), num_seeds=3, top=4
 )
+_RECIPE = flags.recipe(**vars(published_mlp.RECIPE))
 _PLACES = flags.places()
 _AGENT: dict[str, Any] = {}  # the paper's
 _SEARCH_RECIPE = aen.Recipe(epochs=4, criterion='accuracy')
@@ -77,26 +87,23 @@ _SEARCH_RECIPE = aen.Recipe(epochs=4, criterion='accuracy')
 def main(_: list[str]) -> None:
   """Runs what has not been run, stage by stage."""
   run_dir = io_lib.open_run(_FLAGS.run_dir, {'experiment': 'reproduce'})
-  results = pathlib.Path(_FLAGS.results)
+  recipe, results = _RECIPE(10000), pathlib.Path(_FLAGS.results)
+  if recipe != published_mlp.RECIPE:  # that of the known results
+    results = run_dir
   with (
     launch.resumable(),
     store_lib.Results(run_dir / 'results.sqlite') as store,
   ):
     if (results / 'children.csv.gz').exists():
       store.import_csv(results / 'children.csv.gz')
-    work = Reproduction(
-      store=store,
-      run_dir=run_dir,
-      results=results,
-      places=_PLACES(),
-      bases=tuple(_FLAGS.base),
-      **_CHILDREN(),
-    )
     if _FLAGS.verify:
-      sys.exit(verify(work, _FLAGS.verify))
+      sys.exit(verify(results / 'tables.csv', recipe))
+    work = Reproduction(store, run_dir, results, recipe)
     for stage in _FLAGS.stage:
-      with timed(results / 'times.csv', stage, work.bases):
+      with timed(results / 'times.csv', stage):
         work.run(stage)
+      if stage == 'tables':
+        compare_tables(results / 'tables.csv', run_dir)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,34 +113,34 @@ class Reproduction:
   store: store_lib.Results
   run_dir: pathlib.Path
   results: pathlib.Path
-  places: finding.Places
-  bases: tuple[str, ...]
-  num_seeds: int
-  top: int
+  recipe: recipe_lib.Recipe  # of the tables
 
   def run(self, stage: str) -> None:
     """Runs a stage; after each data set, writes what is known."""
-    configs = published_mlp.MULTIPLE
-    if stage == 'tables':
-      configs = (*published_mlp.SINGLE, *configs)
+    tables = _FLAGS.table if stage == 'tables' else ['multiple']
+    configs = [c for kind in tables for c in published_mlp.TABLES[kind]]
     rows: list[rows_lib.Row] = []
-    for base in self.bases:
-      for config in configs:
-        for task in getattr(self, stage)(f'{base}/{config}'):
-          rows += retraining.train(task, self.store, self.places)
-        if rows:
-          rows_lib.add(self.results / f'{stage}.csv', rows, retraining.KEY)
-          self.store.export_csv(self.results / 'children.csv.gz')
+    for base, config in itertools.product(_FLAGS.base, configs):
+      for task in getattr(self, stage)(f'{base}/{config}'):
+        rows += retraining.train(task, self.store, _PLACES())
+      if rows:
+        rows_lib.add(self.results / f'{stage}.csv', rows, retraining.KEY)
+        self.store.export_csv(self.results / 'children.csv.gz')
 
   @property
   def seeds(self) -> range:
     """The seeds of each network."""
-    return range(self.num_seeds)
+    return range(_FLAGS.num_seeds)
 
   def tables(self, name: str) -> list[Task]:
     """The paper's tables; several seeds of those that searches compete with."""
-    single = name.split('/')[1] in published_mlp.SINGLE
-    return [retraining.table_task(name, [0] if single else self.seeds)]
+    single = name.split('/')[1] in published_mlp.TABLES['single']
+    seeds = range(_FLAGS.single_seeds) if single else self.seeds
+    networks = {
+      ' '.join(names) or retraining.BASELINE: names
+      for names in published_mlp.NETWORKS
+    }
+    return [Task(name, networks, seeds, self.recipe)]
 
   def landscapes(self, name: str) -> list[Task]:
     """Every network; trained here, because no row is written."""
@@ -143,10 +150,10 @@ class Reproduction:
       if not np.array_equal(landscape.seeds, self.seeds):
         raise ValueError(
           f'{path} has landscapes of {len(landscape.seeds)} seeds, --num_seeds'
-          f' asks for {self.num_seeds}; choose other --results'
+          f' asks for {_FLAGS.num_seeds}; choose other --results'
         )
     if name not in found:
-      data = load_for_search(name, self.places)
+      data = load_for_search(name)
       found[name] = landscape_lib.train_landscape(
         data,
         mlp_space.mlp_space(data.image_shape, data.num_classes, head='dense'),
@@ -188,7 +195,7 @@ class Reproduction:
       traces.save(path, trace)
       print(f'wrote {path}')
       trace = traces.load_one(self.results, landscape)
-    found = traces.top_networks(trace, landscape, self.top)
+    found = traces.top_networks(trace, landscape, _FLAGS.top)
     roles = {f'search {i}': n for i, n in enumerate(found, start=1)}
     roles['best'] = int(landscape.values('validation').argmax())
     return {
@@ -241,16 +248,14 @@ class Reproduction:
     return {role: roles[role] for role in (retraining.BASELINE, 'search 1')}
 
 
-def load_for_search(name: str, places: finding.Places) -> dataset_lib.Dataset:
+def load_for_search(name: str) -> dataset_lib.Dataset:
   """Loads the paper's sizes, with enough test images to judge by."""
-  where = dataclasses.asdict(places)
+  where = dataclasses.asdict(_PLACES())
   return aen.load_dataset(name, size='search', num_test=2000, **where)
 
 
 @contextlib.contextmanager
-def timed(
-  path: pathlib.Path, stage: str, bases: Sequence[str]
-) -> Iterator[None]:
+def timed(path: pathlib.Path, stage: str) -> Iterator[None]:
   """Appends to a file how long a stage ran until it finished or was stopped."""
   started = datetime.datetime.now(datetime.UTC)
   state = 'stopped'
@@ -264,7 +269,7 @@ def timed(
     row = {
       'started': started.isoformat(timespec='seconds'),
       'stage': stage,
-      'bases': ' '.join(bases),
+      'bases': ' '.join(_FLAGS.base),
       'state': state,
       'seconds': str(seconds),
       'machine': f'{os.cpu_count()} × {platform.machine()}',
@@ -273,22 +278,36 @@ def timed(
       rows_lib.write(path, [*rows_lib.read(path), row])
 
 
-def verify(work: Reproduction, count: int) -> int:
-  """Retrains known children from scratch; returns 1 if any differs, else 0."""
-  path = work.results / 'tables.csv'
+def compare_tables(path: pathlib.Path, folder: pathlib.Path) -> None:
+  """Says how near to the paper the tables of a file are, and draws them."""
+  rows = rows_lib.read(path)
+  for base, kind in itertools.product(_FLAGS.base, _FLAGS.table):
+    configs = published_mlp.TABLES[kind]
+    ours = results_lib.grid(rows, base, configs)
+    paper = published_mlp.table(base, configs)
+    print(f'{base}, {kind}: {results_lib.compare(ours, paper)}')
+    if kind == 'single':
+      print(results_lib.diagonals(ours, paper))
+    picture = figures.tables(base, configs, ours)
+    picture.savefig(folder / f'{base}_{kind}.png')
+
+
+def verify(path: pathlib.Path, recipe: recipe_lib.Recipe) -> int:
+  """Retrains children of a file from scratch; returns 1 if any differs."""
   rows = rows_lib.read(path)
   if not rows:
     raise FileNotFoundError(
       f'{path} is not there, so there is nothing to retrain; run'
       ' --stage=tables first'
     )
-  picked = np.random.default_rng(0).choice(len(rows), count, replace=False)
+  rng = np.random.default_rng(0)
+  picked = rng.choice(len(rows), _FLAGS.verify, replace=False)
   columns = ('published', 'validation_protocol', 'validation', 'weights')
   differ = 0
   for known in (rows[i] for i in picked):
     names = {known['role']: known['symmetries'].split()}
-    task = Task(known['dataset'], names, [int(known['seed'])])
-    (again,) = retraining.train(task, store_lib.Results(), work.places)
+    task = Task(known['dataset'], names, [int(known['seed'])], recipe)
+    (again,) = retraining.train(task, store_lib.Results(), _PLACES())
     before, now = (
       ', '.join(f'{column} {row[column]}' for column in columns)
       for row in (known, again)

@@ -38,14 +38,6 @@ class Task(NamedTuple):
   options: Mapping[str, Any] = {}  # of `mlp_space.mlp_space`
 
 
-def table_task(
-  dataset: str, seeds: Sequence[int], recipe: recipe_lib.Recipe | None = None
-) -> Task:
-  """Returns a row of the paper's tables: networks with at most one symmetry."""
-  networks = {' '.join(n) or BASELINE: n for n in published_mlp.NETWORKS}
-  return Task(dataset, networks, seeds, recipe)
-
-
 def train(
   task: Task, store: store_lib.Results, places: finding.Places
 ) -> list[rows_lib.Row]:
