@@ -183,24 +183,24 @@ def compared(
   rng, held_out = np.random.default_rng(seed), len(labels) // 4
   model = dense(int(labels.max()) + 1)
   powers, orders = tables(symmetries, images.shape[1])
-  scores = np.empty((_SPLITS, 1 + len(symmetries)))  # the last one is none
+  always = [(k, jnp.inf) for k in range(len(symmetries))]
+  candidates = [*always, (0, -jnp.inf)]  # the last one is none
+  scores = np.empty((_SPLITS, len(candidates)))
   for split in range(_SPLITS):
     order = rng.permutation(len(labels))
     validation, train = order[:held_out], order[held_out:]
-    for k in range(1 + len(symmetries)):
-      is_none = k == len(symmetries)
-      which = [0 if is_none else k]
+    for number, (k, logit) in enumerate(candidates):
       params, _ = fit(
         jax.random.key(1000 * seed + split),
         model,
         {},
         images[train],
         labels[train],
-        powers[which],
-        orders[which],
-        jnp.full(1, -jnp.inf if is_none else jnp.inf),
+        powers[[k]],
+        orders[[k]],
+        jnp.full(1, logit),
       )
-      scores[split, k] = accuracy(
+      scores[split, number] = accuracy(
         model, {'params': params}, images[validation], labels[validation]
       )
   gains = scores[:, :-1] - scores[:, -1:]

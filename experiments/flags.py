@@ -1,8 +1,8 @@
 """Flags that several launchers share.
 
 Options are declared once, as fields of `Recipe`, `SearchConfig`, `DQNConfig`,
-and of `Images` and `Networks` below: `from_fields` makes a flag of each, with
-its default, its type and its help text (the `Attributes:` of the docstring). A
+and `Networks` below, and as arguments of `load_dataset`: `from_fields` makes a
+flag of each, with its default, its type and its help text (of the docstring). A
 launcher calls the functions that it needs, with the defaults that differ there;
 each returns a function that returns what the user asked for.
 """
@@ -22,7 +22,6 @@ from absl import flags
 
 import aen
 from aen import __main__ as command
-from aen import io as io_lib
 from aen.data import dataset as dataset_lib
 from aen.data import finding
 from aen.data import splits
@@ -44,7 +43,7 @@ _AGENT_NAMES = {
 
 
 def from_fields(
-  config: type,
+  config: Callable[..., Any],
   *,
   only: Sequence[str] = (),
   exclude: Sequence[str] = (),
@@ -54,10 +53,10 @@ def from_fields(
   independent: bool = True,
   **defaults: Any,
 ) -> Callable[[], dict[str, Any]]:
-  """Defines a flag for each field of a config dataclass.
+  """Defines a flag for each field of a dataclass, or argument of a function.
 
   Args:
-    config: The dataclass.
+    config: The dataclass or function.
     only: The fields that get a flag; all by default.
     exclude: Fields that get none.
     names: Flags that are not named like their field.
@@ -78,11 +77,11 @@ def from_fields(
     except ValueError as error:
       raise flags.ValidationError(str(error)) from error
 
-  for field in (f.name for f in dataclasses.fields(config)):
+  for field, parameter in inspect.signature(config).parameters.items():
     if field in exclude or (only and field not in only):
       continue
     name = names.get(field, field)
-    default = defaults.pop(name, getattr(config, field))
+    default = defaults.pop(name, parameter.default)
     text = f'{texts[field]} {notes.get(field, "")}'.strip()
     parsers[field] = _define(
       name, default, text, kinds[field], choices.get(field)
@@ -93,9 +92,9 @@ def from_fields(
   return lambda: {field: parse() for field, parse in parsers.items()}
 
 
-def help_texts(config: type) -> dict[str, str]:
-  """Returns what the docstring of a class says of each attribute."""
-  section = (inspect.getdoc(config) or '').partition('Attributes:\n')[2]
+def help_texts(config: Callable[..., Any]) -> dict[str, str]:
+  """Returns what a docstring says of each attribute or argument."""
+  section = re.split('(?:Attributes|Args):\n', inspect.getdoc(config) or '')[-1]
   entries = re.split(r'^  (?=\w)', section.split('\n\n')[0], flags=re.MULTILINE)
   pairs = (entry.split(': ', 1) for entry in entries[1:])
   return {name: ' '.join(text.replace('`', '').split()) for name, text in pairs}
@@ -222,74 +221,60 @@ def parse_strategy(call: str) -> tuple[str, dict[str, Any]]:
   )
 
 
-@dataclasses.dataclass(frozen=True)
-class Images:
-  """Which images, and where results on them are written.
-
-  Attributes:
-    dataset: A name as in `aen.load_dataset`, such as 'g_mnist/aug5', or the
-      path of an .npz file or of a folder of images.
-    size: The numbers of images of one of the paper's experiments; --num_train,
-      --num_validation and --num_test override it.
-    num_train: Training images; all by default.
-    num_validation: Validation images, taken from the training part; a sixth of
-      it by default.
-    num_test: Test images; all by default.
-    raw_dir: Directory of official files, <raw_dir>/<name>/<file>; by default
-      the environment variable AEN_RAW_DIR. Without it TFDS downloads.
-    data_dir: Where TFDS keeps data, by default ~/tensorflow_datasets.
-    partial: Accept a part of a data set where the whole is missing.
-    run_dir: Where results are written; an interrupted run resumes there. By
-      default runs/<experiment>/<dataset>.
-  """
-
-  dataset: str = 'g_digits/aug2'
-  size: str | None = None
-  num_train: int | None = None
-  num_validation: int | None = None
-  num_test: int | None = None
-  raw_dir: str | None = None
-  data_dir: str | None = None
-  partial: bool = False
-  run_dir: str | None = None
-
-  def __post_init__(self) -> None:
-    for name in ('num_train', 'num_validation', 'num_test'):
-      if getattr(self, name) is not None:
-        io_lib.positive(getattr(self, name), name)
-
-
 class Data:
-  """The data set that the flags describe."""
+  """The data set that the flags describe, and where results are written."""
 
-  def __init__(self, **defaults: Any) -> None:
-    """Defines the flags of `Images`, with these defaults."""
-    sizes = {'size': list(splits.PAPER_SIZES)}
-    self._values = from_fields(Images, choices=sizes, **defaults)
+  def __init__(
+    self, dataset: str = 'g_digits/aug2', run_dir: Any = str, **defaults: Any
+  ) -> None:
+    """Defines the flags, with these defaults."""
+    launch.define(
+      dataset=(
+        dataset,
+        "A name as in aen.load_dataset, such as 'g_mnist/aug5', or the path of"
+        ' an .npz file or of a folder of images.',
+      ),
+      run_dir=(
+        run_dir,
+        'Where results are written; an interrupted run resumes there. By'
+        ' default runs/<experiment>/<dataset>.',
+      ),
+    )
+    self._values = from_fields(
+      aen.load_dataset,
+      exclude=('name', 'seed', 'stratified', 'download'),
+      choices={'size': list(splits.PAPER_SIZES)},
+      independent=False,
+      **defaults,
+    )
+    for name in ('num_train', 'num_validation', 'num_test'):
+      flags.register_validator(name, _is_positive, 'must be positive')
 
   @property
   def name(self) -> str:
     """What --dataset says."""
-    return self._values()['dataset']
+    return flags.FLAGS.dataset
 
   def run_dir(self, experiment: str) -> pathlib.Path:
     """Returns the run directory."""
     parts = pathlib.Path(self.name).with_suffix('').parts
     words = [part for part in parts if part not in ('/', '..', '.')]
     default = pathlib.Path('runs', experiment, '_'.join(words))
-    return pathlib.Path(self._values()['run_dir'] or default)
+    return pathlib.Path(flags.FLAGS.run_dir or default)
 
   def load(self, name: str | None = None) -> dataset_lib.Dataset:
     """Loads --dataset, or another one."""
-    options = self._values()
-    del options['run_dir']
-    dataset = options.pop('dataset')
-    return aen.load_dataset(name or dataset, **options)
+    return aen.load_dataset(name or self.name, **self._values())
+
+
+def _is_positive(number: int | None) -> bool:
+  return number is None or number > 0
 
 
 def places() -> Callable[[], finding.Places]:
   """Defines where files are looked for."""
-  values = from_fields(Images, only=('raw_dir', 'data_dir', 'partial'))
+  names = ('raw_dir', 'data_dir', 'partial')
+  values = from_fields(aen.load_dataset, only=names, independent=False)
   return lambda: finding.Places(**values())
 
 
