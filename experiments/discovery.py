@@ -22,7 +22,6 @@ its table into docs/discovery.md. Ten minutes on one core.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-import dataclasses
 import functools
 import itertools
 import pathlib
@@ -82,8 +81,8 @@ class Problem(NamedTuple):
 @functools.lru_cache(maxsize=1)  # the next methods ask for the same
 def load(name: str, seed: int) -> Problem:
   """Returns the draw of a data set that belongs to a seed."""
-  options = dataclasses.asdict(_PLACES()) | (_SIZES if name in MADE else {})
-  data = aen.load_dataset(name, seed=seed, **options).normalised()
+  sizes = _SIZES if name in MADE else {}
+  data = aen.load_dataset(name, seed=seed, **sizes, **_PLACES()).normalised()
   parts = (data.train, data.validation)
   images = np.concatenate([part.images for part in parts])
   labels = np.concatenate([part.labels for part in parts])

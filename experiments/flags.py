@@ -23,7 +23,6 @@ from absl import flags
 import aen
 from aen import __main__ as command
 from aen.data import dataset as dataset_lib
-from aen.data import finding
 from aen.data import splits
 from aen.nn import mlp as mlp_lib
 from aen.search import agent as agent_lib
@@ -271,11 +270,10 @@ def _is_positive(number: int | None) -> bool:
   return number is None or number > 0
 
 
-def places() -> Callable[[], finding.Places]:
-  """Defines where files are looked for."""
+def places() -> Callable[[], dict[str, Any]]:
+  """Defines where files are looked for: arguments of `load_dataset`."""
   names = ('raw_dir', 'data_dir', 'partial')
-  values = from_fields(aen.load_dataset, only=names, independent=False)
-  return lambda: finding.Places(**values())
+  return from_fields(aen.load_dataset, only=names, independent=False)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -122,7 +122,7 @@ class Reproduction:
     rows: list[rows_lib.Row] = []
     for base, config in itertools.product(_FLAGS.base, configs):
       for task in getattr(self, stage)(f'{base}/{config}'):
-        rows += retraining.train(task, self.store, _PLACES())
+        rows += retraining.train(task, self.store, **_PLACES())
       if rows:
         rows_lib.add(self.results / f'{stage}.csv', rows, retraining.KEY)
         self.store.export_csv(self.results / 'children.csv.gz')
@@ -250,8 +250,7 @@ class Reproduction:
 
 def load_for_search(name: str) -> dataset_lib.Dataset:
   """Loads the paper's sizes, with enough test images to judge by."""
-  where = dataclasses.asdict(_PLACES())
-  return aen.load_dataset(name, size='search', num_test=2000, **where)
+  return aen.load_dataset(name, size='search', num_test=2000, **_PLACES())
 
 
 @contextlib.contextmanager
@@ -307,7 +306,7 @@ def verify(path: pathlib.Path, recipe: recipe_lib.Recipe) -> int:
   for known in (rows[i] for i in picked):
     names = {known['role']: known['symmetries'].split()}
     task = Task(known['dataset'], names, [int(known['seed'])], recipe)
-    (again,) = retraining.train(task, store_lib.Results(), _PLACES())
+    (again,) = retraining.train(task, store_lib.Results(), **_PLACES())
     before, now = (
       ', '.join(f'{column} {row[column]}' for column in columns)
       for row in (known, again)

@@ -1,7 +1,6 @@
 """Networks trained on the paper's data, at its size, and judged as it does."""
 
 from collections.abc import Mapping, Sequence
-import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -9,7 +8,6 @@ import numpy as np
 
 import aen
 from aen.data import dataset as dataset_lib
-from aen.data import finding
 from aen.search import mlp_space
 from aen.train import evaluate as evaluate_lib
 from aen.train import recipe as recipe_lib
@@ -39,10 +37,10 @@ class Task(NamedTuple):
 
 
 def train(
-  task: Task, store: store_lib.Results, places: finding.Places
+  task: Task, store: store_lib.Results, **places: Any
 ) -> list[rows_lib.Row]:
   """Trains what the store does not know; returns a row for every child."""
-  data, few = load(task.dataset, places)
+  data, few = load(task.dataset, **places)
   if task.half is not None:
     halves = len(published_mlp.HALVES) * np.arange(len(few)) // len(few)
     few = halves == task.half
@@ -91,16 +89,13 @@ def row(
   return {column: str(value) for column, value in values.items()}
 
 
-def load(
-  name: str, places: finding.Places
-) -> tuple[dataset_lib.Dataset, np.ndarray]:
+def load(name: str, **places: Any) -> tuple[dataset_lib.Dataset, np.ndarray]:
   """Loads 10 000 training, 1000 validation and all N test images.
 
   Also returns which of the test images the paper looks at. bool [N].
   """
-  where = dataclasses.asdict(places)
-  data = aen.load_dataset(name, num_train=10000, num_validation=1000, **where)
-  return data, few_of(data, aen.load_dataset(name, size='retrain', **where))
+  data = aen.load_dataset(name, num_train=10000, num_validation=1000, **places)
+  return data, few_of(data, aen.load_dataset(name, size='retrain', **places))
 
 
 def few_of(data: dataset_lib.Dataset, part: dataset_lib.Dataset) -> np.ndarray:

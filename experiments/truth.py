@@ -98,9 +98,8 @@ def load(question: Question) -> dataset_lib.Dataset:
     base, name = question.subject.split('/')
     sizes = {'num_train': 10000, 'num_validation': 1000}
   bit = ['aug0', *PAPER_SYMMETRIES].index(name)
-  where = dataclasses.asdict(_PLACES())
   data = aen.load_dataset(
-    f'{base}/iaug{bit}_group', seed=question.seed, **where, **sizes
+    f'{base}/iaug{bit}_group', seed=question.seed, **_PLACES(), **sizes
   )
   return shuffled(data) if question.kind == 'shuffled' else data
 

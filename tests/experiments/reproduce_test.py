@@ -96,7 +96,7 @@ def test_rows_are_added_to_those_of_other_data(launcher, tmp_path):
   assert seconds == ['1', '2', '2']
 
 
-def few_images(name, _=None):
+def few_images(name):
   data = aen.load_dataset(
     f'g_digits/{name.split("/")[1]}', num_train=64, num_test=20
   )
@@ -116,7 +116,7 @@ def small(launcher, tmp_path, monkeypatch):
   monkeypatch.setattr(
     launcher.retraining,
     'load',
-    lambda name, _: (few_images(name), np.arange(20) < 5),
+    lambda name, **_: (few_images(name), np.arange(20) < 5),
   )
   agent = {'hidden_sizes': (4,), 'batch_size': 4, 'max_steps': 10}
   monkeypatch.setattr(launcher, '_AGENT', agent)
@@ -199,7 +199,7 @@ def test_results_count_as_known(launcher, small, capsys, monkeypatch):
 def test_a_small_table_is_trained_and_compared(
   launcher, tmp_path, monkeypatch, capsys
 ):
-  def load(name, places):
+  def load(name, **_):
     config = name.split('/')[1]
     data = aen.load_dataset(
       f'g_digits/{config}', num_train=64, num_validation=10, num_test=30

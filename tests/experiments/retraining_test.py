@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import aen
-from aen.data import finding
 from aen.train import child as child_lib
 from aen.train import recipe as recipe_lib
 from aen.train import store as store_lib
@@ -64,7 +63,7 @@ def test_a_table_is_trained_once(monkeypatch):
     recipe_lib.Recipe(epochs=2, batch_size=16),
     options={'symmetries': ('rotation', 'vertical_flip')},
   )
-  rows = retraining.train(task, store, finding.Places())
+  rows = retraining.train(task, store)
   assert len(trained) == 4
   asked = [(row['role'], row['symmetries'], row['seed']) for row in rows]
   assert asked == [
@@ -84,7 +83,7 @@ def test_a_table_is_trained_once(monkeypatch):
       assert share == round(share * total) / total  # no float32 left in it
       assert 0 <= share <= 1
   changed = task._replace(change='twice')
-  again = retraining.train(changed, store, finding.Places())
+  again = retraining.train(changed, store)
   assert [row['role'] for row in again[::2]] == [
     'plain, twice',
     'rotation, twice',
