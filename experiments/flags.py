@@ -247,27 +247,20 @@ class Data:
       **defaults,
     )
     for name in ('num_train', 'num_validation', 'num_test'):
-      flags.register_validator(name, _is_positive, 'must be positive')
-
-  @property
-  def name(self) -> str:
-    """What --dataset says."""
-    return flags.FLAGS.dataset
+      flags.register_validator(
+        name, lambda number: number is None or number > 0, 'must be positive'
+      )
 
   def run_dir(self, experiment: str) -> pathlib.Path:
     """Returns the run directory."""
-    parts = pathlib.Path(self.name).with_suffix('').parts
+    parts = pathlib.Path(flags.FLAGS.dataset).with_suffix('').parts
     words = [part for part in parts if part not in ('/', '..', '.')]
     default = pathlib.Path('runs', experiment, '_'.join(words))
     return pathlib.Path(flags.FLAGS.run_dir or default)
 
   def load(self, name: str | None = None) -> dataset_lib.Dataset:
     """Loads --dataset, or another one."""
-    return aen.load_dataset(name or self.name, **self._values())
-
-
-def _is_positive(number: int | None) -> bool:
-  return number is None or number > 0
+    return aen.load_dataset(name or flags.FLAGS.dataset, **self._values())
 
 
 def places() -> Callable[[], dict[str, Any]]:

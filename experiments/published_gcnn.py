@@ -91,7 +91,7 @@ def main(_: list[str]) -> None:
     launch.resumable(),
     store_lib.Results(run_dir / 'results.sqlite') as store,
   ):
-    for name in chosen(_DATA.name, table):
+    for name in chosen(_FLAGS.dataset, table):
       if (data := load(name)) is None:
         continue
       print(repr(data))

@@ -23,16 +23,17 @@ The tables alone by another recipe, which are written to --run_dir:
     --table=multiple --base=g_mnist --initializer=fan_in --fresh_order
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
 import datetime
+import functools
 import itertools
 import os
 import pathlib
 import platform
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,17 +45,17 @@ from aen.search import agent as agent_lib
 from aen.search import compare
 from aen.search import landscape as landscape_lib
 from aen.search import mlp_space
+from aen.train import evaluate as evaluate_lib
 from aen.train import recipe as recipe_lib
+from aen.train import score
 from aen.train import store as store_lib
 from experiments import figures
 from experiments import flags
 from experiments import launch
 from experiments import published_mlp
 from experiments import results as results_lib
-from experiments import retraining
 from experiments import rows as rows_lib
 from experiments import traces
-from experiments.retraining import Task
 
 _STAGES = [
   'tables',
@@ -82,6 +83,24 @@ _RECIPE = flags.recipe(**vars(published_mlp.RECIPE))
 _PLACES = flags.places()
 _AGENT: dict[str, Any] = {}  # the paper's
 _SEARCH_RECIPE = aen.Recipe(epochs=4, criterion='accuracy')
+BASELINE = published_mlp.BASELINE
+KEY = ('role', 'dataset', 'seed')  # what tells rows apart
+
+
+class Task(NamedTuple):
+  """Networks to train on a data set.
+
+  With `half`, the paper protocol looks at that one of `published_mlp.HALVES`
+  instead of at the paper's 1000 images.
+  """
+
+  dataset: str  # such as 'g_mnist/aug5'
+  networks: Mapping[str, Sequence[str]]  # the symmetries of each, by its role
+  seeds: Sequence[int]  # each network is trained with every one
+  recipe: recipe_lib.Recipe | None = None  # None for the published one
+  change: str = ''  # what differs from the paper, for the role of each row
+  half: int | None = None
+  options: Mapping[str, Any] = {}  # of `mlp_space.mlp_space`
 
 
 def main(_: list[str]) -> None:
@@ -122,9 +141,9 @@ class Reproduction:
     rows: list[rows_lib.Row] = []
     for base, config in itertools.product(_FLAGS.base, configs):
       for task in getattr(self, stage)(f'{base}/{config}'):
-        rows += retraining.train(task, self.store, **_PLACES())
+        rows += train(task, self.store)
       if rows:
-        rows_lib.add(self.results / f'{stage}.csv', rows, retraining.KEY)
+        rows_lib.add(self.results / f'{stage}.csv', rows, KEY)
         self.store.export_csv(self.results / 'children.csv.gz')
 
   @property
@@ -136,10 +155,7 @@ class Reproduction:
     """The paper's tables; several seeds of those that searches compete with."""
     single = name.split('/')[1] in published_mlp.TABLES['single']
     seeds = range(_FLAGS.single_seeds) if single else self.seeds
-    networks = {
-      ' '.join(names) or retraining.BASELINE: names
-      for names in published_mlp.NETWORKS
-    }
+    networks = {' '.join(n) or BASELINE: n for n in published_mlp.NETWORKS}
     return [Task(name, networks, seeds, self.recipe)]
 
   def landscapes(self, name: str) -> list[Task]:
@@ -202,7 +218,7 @@ class Reproduction:
       **{role: landscape.names(network) for role, network in roles.items()},
       'paper': published_mlp.found()[name].symmetries.split(),
       'generating': transform.CONFIGS[name.split('/')[1]].symmetries,
-      retraining.BASELINE: (),
+      BASELINE: (),
     }
 
   def networks(self, name: str) -> list[Task]:
@@ -214,7 +230,7 @@ class Reproduction:
     roles = self.chosen(name)
     first = {'search 1': roles['search 1']}
     every = {r: n for r, n in roles.items() if r.startswith('search ')}
-    every[retraining.BASELINE] = ()
+    every[BASELINE] = ()
     ours = published_mlp.OURS
     return [
       Task(name, every if title == ours else first, self.seeds, recipe, title)
@@ -245,7 +261,87 @@ class Reproduction:
   def pair(self, name: str) -> dict[str, Sequence[str]]:
     """Returns the baseline and the network that the search found."""
     roles = self.chosen(name)
-    return {role: roles[role] for role in (retraining.BASELINE, 'search 1')}
+    return {role: roles[role] for role in (BASELINE, 'search 1')}
+
+
+def train(task: Task, store: store_lib.Results) -> list[rows_lib.Row]:
+  """Trains what the store does not know; returns a row for every child."""
+  data, few = load(task.dataset)
+  if task.half is not None:
+    halves = len(published_mlp.HALVES) * np.arange(len(few)) // len(few)
+    few = halves == task.half
+  space = _space(data.image_shape, data.num_classes, **task.options)
+  recipe = task.recipe or published_mlp.RECIPE
+  asked = [(role, seed) for role in task.networks for seed in task.seeds]
+  with evaluate_lib.progress_bar(task.dataset, len(asked)) as watch:
+    evaluate = evaluate_lib.make_evaluator(
+      data,
+      measure_test=True,
+      few=few,
+      space=space,
+      recipe=recipe,
+      store=store,
+      on_trained=watch,
+    )
+    networks = {r: space.network(names) for r, names in task.networks.items()}
+    records = evaluate([(networks[role], seed) for role, seed in asked])
+  change = task.change and f', {task.change}'
+  return [
+    row(record, role + change, data.name, task.networks[role], recipe.criterion)
+    for (role, _), record in zip(asked, records, strict=True)
+  ]
+
+
+def row(
+  record: store_lib.Record,
+  role: str,
+  dataset: str,
+  symmetries: Sequence[str],
+  criterion: str,
+) -> rows_lib.Row:
+  """Returns a child's line of a results file."""
+  best = recipe_lib.best_epoch(record, criterion)
+  values = {
+    'role': role,
+    'dataset': dataset,
+    'symmetries': ' '.join(symmetries),
+    'seed': record.key.seed,
+    'weights': record.num_weights,
+    'published': score.paper_protocol(record),
+    'validation_protocol': score.validation_protocol(record, criterion),
+    'validation': record.validation_accuracy[best],
+    'seconds': record.seconds,
+  }
+  return {column: str(value) for column, value in values.items()}
+
+
+def load(name: str) -> tuple[dataset_lib.Dataset, np.ndarray]:
+  """Loads 10 000 training, 1000 validation and all N test images.
+
+  Also returns which of the test images the paper looks at. bool [N].
+  """
+  sizes = {'num_train': 10000, 'num_validation': 1000}
+  data = aen.load_dataset(name, **sizes, **_PLACES())
+  return data, few_of(data, aen.load_dataset(name, size='retrain', **_PLACES()))
+
+
+def few_of(data: dataset_lib.Dataset, part: dataset_lib.Dataset) -> np.ndarray:
+  """Returns which test images of a data set are in a part of it. bool [N]."""
+  few = np.isin(data.test.indices, part.test.indices)
+  if few.sum() != len(part.test):
+    raise ValueError(
+      f'{part!r} has test images that {data!r} lacks; load both with the same'
+      ' name and seed'
+    )
+  return few
+
+
+@functools.cache
+def _space(
+  image_shape: tuple[int, ...], num_classes: int, **options: Any
+) -> mlp_space.MLPSpace:
+  options = {'head': 'dense', **options}
+  return mlp_space.mlp_space(image_shape, num_classes, **options)
 
 
 def load_for_search(name: str) -> dataset_lib.Dataset:
@@ -306,7 +402,7 @@ def verify(path: pathlib.Path, recipe: recipe_lib.Recipe) -> int:
   for known in (rows[i] for i in picked):
     names = {known['role']: known['symmetries'].split()}
     task = Task(known['dataset'], names, [int(known['seed'])], recipe)
-    (again,) = retraining.train(task, store_lib.Results(), **_PLACES())
+    (again,) = train(task, store_lib.Results())
     before, now = (
       ', '.join(f'{column} {row[column]}' for column in columns)
       for row in (known, again)

@@ -36,7 +36,6 @@ from experiments import figures
 from experiments import launch
 from experiments import published_mlp
 from experiments import results
-from experiments import retraining
 from experiments import rows as rows_lib
 from experiments import traces
 
@@ -55,7 +54,7 @@ _COMPARISONS = tomllib.loads(
 _AT_EQUAL_SIZE = 'chosen with as many weights as the baseline, less baseline'
 # Roles in files: what the search chose, as it is and widened; the baseline.
 _FIRST, _WIDE = 'search 1', 'search 1, as many weights'
-_BASELINE = retraining.BASELINE
+_BASELINE = published_mlp.BASELINE
 
 Values = Mapping[str, Any]  # what a section's placeholders stand for
 

@@ -89,7 +89,7 @@ def test_rows_are_added_to_those_of_other_data(launcher, tmp_path):
   def row(dataset, seconds):
     return {'role': 'plain', 'dataset': dataset, 'seed': '0', 'time': seconds}
 
-  key = launcher.retraining.KEY
+  key = launcher.KEY
   add(path, [row('g_mnist/aug0', '1'), row('g_mnist/aug1', '1')], key)
   add(path, [row('g_mnist/aug1', '2'), row('g_mnist/aug2', '2')], key)
   seconds = [each['time'] for each in launcher.rows_lib.read(path)]
@@ -114,9 +114,9 @@ def small(launcher, tmp_path, monkeypatch):
   ):
     monkeypatch.setattr(published, name, value)
   monkeypatch.setattr(
-    launcher.retraining,
+    launcher,
     'load',
-    lambda name, **_: (few_images(name), np.arange(20) < 5),
+    lambda name: (few_images(name), np.arange(20) < 5),
   )
   agent = {'hidden_sizes': (4,), 'batch_size': 4, 'max_steps': 10}
   monkeypatch.setattr(launcher, '_AGENT', agent)
@@ -199,14 +199,14 @@ def test_results_count_as_known(launcher, small, capsys, monkeypatch):
 def test_a_small_table_is_trained_and_compared(
   launcher, tmp_path, monkeypatch, capsys
 ):
-  def load(name, **_):
+  def load(name):
     config = name.split('/')[1]
     data = aen.load_dataset(
       f'g_digits/{config}', num_train=64, num_validation=10, num_test=30
     )
     return dataclasses.replace(data, name=name), np.arange(30) < 10
 
-  monkeypatch.setattr(launcher.retraining, 'load', load)
+  monkeypatch.setattr(launcher, 'load', load)
   tables = launcher.published_mlp.TABLES
   monkeypatch.setitem(tables, 'multiple', ('aug0', 'aug1'))
   with flagsaver.flagsaver(
