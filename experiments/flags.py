@@ -1,10 +1,10 @@
 """Flags that several launchers share.
 
 Options are declared once, as fields of `Recipe`, `SearchConfig`, `DQNConfig`,
-and `Networks` below, and as arguments of `load_dataset`: `from_fields` makes a
-flag of each, with its default, its type and its help text (of the docstring). A
-launcher calls the functions that it needs, with the defaults that differ there;
-each returns a function that returns what the user asked for.
+and as arguments of `load_dataset`: `from_fields` makes a flag of each, with its
+default, its type and its help text (of the docstring). A launcher calls the
+functions that it needs, with the defaults that differ there; each returns a
+function that returns what the user asked for.
 """
 
 import ast
@@ -269,41 +269,36 @@ def places() -> Callable[[], dict[str, Any]]:
   return from_fields(aen.load_dataset, only=names, independent=False)
 
 
-@dataclasses.dataclass(frozen=True)
-class Networks:
-  """The networks to choose among.
-
-  Attributes:
-    symmetries: The symmetries to choose among, separated by commas; by default
-      those of the paper's that can act on the images. Your own are written
-      module.function, as numpy.transpose.
-    head: The last layer: invariant (the logits are the same for transformed
-      images) or dense (as in the paper).
-    features: Channels at each hidden point; by default as many as give small or
-      colour images a network of fair size.
-  """
-
-  symmetries: tuple[str, ...] | None = None
-  head: str = 'invariant'
-  features: int | None = None
-
-
 def networks(
-  exclude: Sequence[str] = (), **defaults: Any
+  exclude: Sequence[str] = (), head: str = 'invariant'
 ) -> Callable[[], dict[str, Any]]:
-  """Defines the flags of `Networks`, which are keyword arguments of a space."""
-  names = ', '.join(aen.SYMMETRIES)
-  known = f'Those known: {names} (CNNs: rotation and flips).'
-  values = from_fields(
-    Networks,
-    exclude=exclude,
-    choices={'head': mlp_lib.HEADS},
-    notes={'symmetries': known},
-    **defaults,
-  )
+  """Defines the networks to choose among: keyword arguments of a space."""
+  table: dict[str, Sequence[Any]] = {
+    'symmetries': (
+      tuple,
+      'The symmetries to choose among, separated by commas; by default those of'
+      " the paper's that can act on the images. Your own are written"
+      ' module.function, as numpy.transpose. Those known:'
+      f' {", ".join(aen.SYMMETRIES)} (CNNs: rotation and flips).',
+    ),
+    'head': (
+      head,
+      'The last layer: invariant (the logits are the same for transformed'
+      ' images) or dense (as in the paper).',
+      list(mlp_lib.HEADS),
+    ),
+    'features': (
+      int,
+      'Channels at each hidden point; by default as many as give small or'
+      ' colour images a network of fair size.',
+      1,
+    ),
+  }
+  names = [name for name in table if name not in exclude]
+  launch.define(**{name: table[name] for name in names})
 
   def parse() -> dict[str, Any]:
-    found = values()
+    found = {name: flags.FLAGS[name].value for name in names}
     if found['symmetries'] is not None:
       words = found['symmetries']
       found['symmetries'] = [command.symmetry(word, '.') for word in words]
