@@ -198,7 +198,8 @@ class Reproduction:
         f'{path} has no landscape of {name}; run --stage=landscapes first'
       )
     landscape = known[name]
-    trace = traces.load_one(self.results, landscape)
+    path = traces.path_of(self.results, landscape)
+    trace = traces.load(path)
     if trace is None:
       trace = compare.search_landscape(
         traces.make_strategy(landscape, 'dqn', **_AGENT),
@@ -207,10 +208,8 @@ class Reproduction:
         agent_lib.DQNConfig(**_AGENT).max_steps,
         vectorised=False,
       )
-      path = traces.path_of(self.results, landscape)
       traces.save(path, trace)
       print(f'wrote {path}')
-      trace = traces.load_one(self.results, landscape)
     found = traces.top_networks(trace, landscape, _FLAGS.top)
     roles = {f'search {i}': n for i, n in enumerate(found, start=1)}
     roles['best'] = int(landscape.values('validation').argmax())
