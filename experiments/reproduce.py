@@ -70,8 +70,8 @@ _BASES, _TABLES = list(published_mlp.BASES), list(published_mlp.TABLES)
 _FLAGS = launch.define(
   stage=(_STAGES, 'Stages to run, in this order.', _STAGES),
   base=(_BASES, 'Which images are transformed.', _BASES),
-  table=(_TABLES, 'Tables to train.', _TABLES),
-  single_seeds=(1, 'Trained networks per cell of the single tables.', 1),
+  table=(_TABLES, 'Which tables the stage tables trains.', _TABLES),
+  single_seeds=(1, 'Seeds of each network in the single tables.', 1),
   verify=(0, 'Only retrain this many known children.', 0),
   results=('results/mlp', 'Folder of results that count as known.'),
   run_dir=('runs/reproduce', 'Folder of the store.'),
@@ -96,7 +96,7 @@ class Task(NamedTuple):
 
   dataset: str  # such as 'g_mnist/aug5'
   networks: Mapping[str, Sequence[str]]  # the symmetries of each, by its role
-  seeds: Sequence[int]  # each network is trained with every one
+  seeds: Sequence[int] | None = None  # None for --num_seeds of them
   recipe: recipe_lib.Recipe | None = None  # None for the published one
   change: str = ''  # what differs from the paper, for the role of each row
   half: int | None = None
@@ -146,15 +146,10 @@ class Reproduction:
         rows_lib.add(self.results / f'{stage}.csv', rows, KEY)
         self.store.export_csv(self.results / 'children.csv.gz')
 
-  @property
-  def seeds(self) -> range:
-    """The seeds of each network."""
-    return range(_FLAGS.num_seeds)
-
   def tables(self, name: str) -> list[Task]:
     """The paper's tables; several seeds of those that searches compete with."""
     single = name.split('/')[1] in published_mlp.TABLES['single']
-    seeds = range(_FLAGS.single_seeds) if single else self.seeds
+    seeds = range(_FLAGS.single_seeds) if single else None
     networks = {' '.join(n) or BASELINE: n for n in published_mlp.NETWORKS}
     return [Task(name, networks, seeds, self.recipe)]
 
@@ -162,8 +157,9 @@ class Reproduction:
     """Every network; trained here, because no row is written."""
     path = self.results / 'landscapes.npz'
     found = landscape_lib.load_all(path) if path.exists() else {}
+    seeds = range(_FLAGS.num_seeds)
     for landscape in found.values():
-      if not np.array_equal(landscape.seeds, self.seeds):
+      if not np.array_equal(landscape.seeds, seeds):
         raise ValueError(
           f'{path} has landscapes of {len(landscape.seeds)} seeds, --num_seeds'
           f' asks for {_FLAGS.num_seeds}; choose other --results'
@@ -174,7 +170,7 @@ class Reproduction:
         data,
         mlp_space.mlp_space(data.image_shape, data.num_classes, head='dense'),
         _SEARCH_RECIPE,
-        self.seeds,
+        seeds,
         self.run_dir / 'landscapes',
       )
       landscape_lib.save_all(path, found.values())
@@ -222,7 +218,7 @@ class Reproduction:
 
   def networks(self, name: str) -> list[Task]:
     """What was found, what is best, and what the data were made with."""
-    return [Task(name, self.chosen(name), self.seeds)]
+    return [Task(name, self.chosen(name))]
 
   def recipes(self, name: str) -> list[Task]:
     """What was found, trained by other recipes."""
@@ -232,7 +228,7 @@ class Reproduction:
     every[BASELINE] = ()
     ours = published_mlp.OURS
     return [
-      Task(name, every if title == ours else first, self.seeds, recipe, title)
+      Task(name, every if title == ours else first, None, recipe, title)
       for title, recipe in published_mlp.RECIPES.items()
     ]
 
@@ -245,15 +241,15 @@ class Reproduction:
     )
     head, width = {'head': 'invariant'}, {'features': wide.widths()}
     return [
-      Task(name, pair, self.seeds, change='invariant head', options=head),
-      Task(f'{name}_group', pair, self.seeds, change='exact moves'),
-      Task(name, first, self.seeds, change='as many weights', options=width),
+      Task(name, pair, change='invariant head', options=head),
+      Task(f'{name}_group', pair, change='exact moves'),
+      Task(name, first, change='as many weights', options=width),
     ]
 
   def halves(self, name: str) -> list[Task]:
     """Does it matter which of the test images are looked at?"""
     return [
-      Task(name, self.pair(name), self.seeds, change=title, half=half)
+      Task(name, self.pair(name), change=title, half=half)
       for half, title in enumerate(published_mlp.HALVES)
     ]
 
@@ -271,7 +267,8 @@ def train(task: Task, store: store_lib.Results) -> list[rows_lib.Row]:
     few = halves == task.half
   space = _space(data.image_shape, data.num_classes, **task.options)
   recipe = task.recipe or published_mlp.RECIPE
-  asked = [(role, seed) for role in task.networks for seed in task.seeds]
+  seeds = range(_FLAGS.num_seeds) if task.seeds is None else task.seeds
+  asked = [(role, seed) for role in task.networks for seed in seeds]
   with evaluate_lib.progress_bar(task.dataset, len(asked)) as watch:
     evaluate = evaluate_lib.make_evaluator(
       data,
