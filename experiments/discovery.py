@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import functools
 import itertools
 import pathlib
-import re
 import time
 from typing import Any, NamedTuple
 
@@ -231,8 +230,10 @@ def rates(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def with_table(page: str, rows: Sequence[Mapping[str, Any]]) -> str:
   """Returns a page with its table replaced."""
-  place = r'(?<=<!-- table -->\n).*(?=\n<!-- end of table -->)'
-  return re.sub(place, lambda _: table(rows), page, flags=re.DOTALL)
+  before, rest = page.split('<!-- table -->\n')
+  after = rest.split('\n<!-- end of table -->')[1]
+  body = table(rows)
+  return f'{before}<!-- table -->\n{body}\n<!-- end of table -->{after}'
 
 
 def main(_: list[str]) -> None:
