@@ -13,6 +13,7 @@ Legend: N images, B batch size, S symmetries of order up to L, P points.
 
 from collections.abc import Mapping
 import functools
+import itertools
 from typing import Any
 
 from flax import linen as nn
@@ -61,13 +62,13 @@ def dense(num_classes: int) -> nn.Module:
 )
 def fit(
   key: jax.Array,
-  model: nn.Module,
-  collections: Mapping[str, Any],
-  images: jax.Array,
-  labels: jax.Array,
-  powers: jax.Array,
-  orders: jax.Array,
-  logits: jax.Array,
+  model: nn.Module,  # maps images [B, H, H] to class logits
+  collections: Mapping[str, Any],  # its variables beside the parameters
+  images: jax.Array,  # float32 [N, H, H]
+  labels: jax.Array,  # int [N]
+  powers: jax.Array,  # int [S, L, P]
+  orders: jax.Array,  # int [S]
+  logits: jax.Array,  # float32 [S]
   *,
   steps: int = STEPS,
   copies: int = 1,
@@ -80,24 +81,9 @@ def fit(
 
     x ← x + b (g x - x),  b = sigmoid((logits[k] + logistic noise)/temperature),
 
-  for all symmetries in turn. Logits of ±∞ say always and never.
-
-  Args:
-    key: Random key.
-    model: Maps images [B, H, H] to class logits.
-    collections: Variables of the model beside its parameters.
-    images: float32 [N, H, H].
-    labels: int [N].
-    powers: Of the symmetries. int [S, L, P]
-    orders: int [S].
-    logits: Of the probabilities. float32 [S].
-    steps: Adam's steps.
-    copies: Draws per image, over which the outputs are averaged.
-    learned: Whether to train the logits too, by the loss
-      cross entropy - reward · ‖p‖₂.
-
-  Returns:
-    The parameters, and the logits.
+  for all symmetries in turn. Logits of ±∞ say always and never. The outputs are
+  averaged over `copies` draws per image. If `learned`, the logits are trained
+  too, by the loss cross entropy - reward · ‖p‖₂. Returns parameters and logits.
   """
   init_key, train_key = jax.random.split(key)
   _, variables = model.apply(
@@ -179,8 +165,7 @@ def learned(
     copies=_COPIES,
     learned=True,
   )
-  wide = np.asarray(logits) > 0
-  return tuple(s for s, found in zip(symmetries, wide, strict=True) if found)
+  return tuple(itertools.compress(symmetries, np.asarray(logits) > 0))
 
 
 def compared(
@@ -198,26 +183,26 @@ def compared(
   rng, held_out = np.random.default_rng(seed), len(labels) // 4
   model = dense(int(labels.max()) + 1)
   powers, orders = tables(symmetries, images.shape[1])
-  scores = np.empty((_SPLITS, 1 + len(symmetries)))  # the last one is none
+  always = [(k, jnp.inf) for k in range(len(symmetries))]
+  candidates = [*always, (0, -jnp.inf)]  # the last one is none
+  scores = np.empty((_SPLITS, len(candidates)))
   for split in range(_SPLITS):
     order = rng.permutation(len(labels))
     validation, train = order[:held_out], order[held_out:]
-    for k in range(1 + len(symmetries)):
-      is_none = k == len(symmetries)
-      which = [0 if is_none else k]
+    for number, (k, logit) in enumerate(candidates):
       params, _ = fit(
         jax.random.key(1000 * seed + split),
         model,
         {},
         images[train],
         labels[train],
-        powers[which],
-        orders[which],
-        jnp.full(1, -jnp.inf if is_none else jnp.inf),
+        powers[[k]],
+        orders[[k]],
+        jnp.full(1, logit),
       )
-      scores[split, k] = accuracy(
+      scores[split, number] = accuracy(
         model, {'params': params}, images[validation], labels[validation]
       )
   gains = scores[:, :-1] - scores[:, -1:]
   clear = gains.mean(axis=0) > _STANDARD_ERRORS * stats.sem(gains, axis=0)
-  return tuple(s for s, found in zip(symmetries, clear, strict=True) if found)
+  return tuple(itertools.compress(symmetries, clear))

@@ -22,7 +22,6 @@ its table into docs/discovery.md. Ten minutes on one core.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-import dataclasses
 import functools
 import itertools
 import pathlib
@@ -75,20 +74,22 @@ class Problem(NamedTuple):
   test_images: np.ndarray
   test_labels: np.ndarray
   seed: int
+  true: tuple[str, ...]  # the symmetries that the images have
 
 
 @functools.lru_cache(maxsize=1)  # the next methods ask for the same
 def load(name: str, seed: int) -> Problem:
   """Returns the draw of a data set that belongs to a seed."""
-  options = dataclasses.asdict(_PLACES()) | (_SIZES if name in MADE else {})
-  data = aen.load_dataset(name, seed=seed, **options).normalised()
+  sizes = _SIZES if name in MADE else {}
+  data = aen.load_dataset(name, seed=seed, **sizes, **_PLACES()).normalised()
   parts = (data.train, data.validation)
   images = np.concatenate([part.images for part in parts])
   labels = np.concatenate([part.labels for part in parts])
   test = data.test.images
   if name in MADE:  # means of 2×2 blocks commute with rotations and flips
     images, test = (search_lib.downscaled(x, 2, 2) for x in (images, test))
-  return Problem(images, labels, test, data.test.labels, seed)
+  true = truth(name, images.shape[1])
+  return Problem(images, labels, test, data.test.labels, seed, true)
 
 
 def truth(name: str, side: int) -> tuple[str, ...]:
@@ -118,7 +119,11 @@ METHODS: Mapping[str, Callable[[Problem], tuple[str, ...]]] = {
   'augerino': lambda p: augmentation.learned(p.images, p.labels, p.seed),
   'augmentation': lambda p: augmentation.compared(p.images, p.labels, p.seed),
 }
-REFERENCES = ('none', 'truth', 'truth_augmented')
+REFERENCES: Mapping[str, Callable[[Problem], tuple[str, ...]]] = {
+  'none': lambda _: (),
+  'truth': lambda p: p.true,
+  'truth_augmented': lambda p: p.true,
+}
 # These lead to an augmented baseline, the others to equivariant MLPs.
 _AUGMENTING = ('truth_augmented', 'augerino', 'augmentation')
 
@@ -162,16 +167,13 @@ def final_accuracy(
 def ask(dataset: str, seed: int, method: str) -> dict[str, object]:
   """Returns what a method finds, and how good the network is that it gets."""
   problem = load(dataset, seed)
-  true = truth(dataset, problem.images.shape[1])
-  known = {**dict.fromkeys(REFERENCES, lambda _: true), **METHODS}
-  known['none'] = lambda _: ()
   start = time.process_time()
-  answer = known[method](problem)
+  answer = {**REFERENCES, **METHODS}[method](problem)
   seconds = time.process_time() - start
   found = tuple(s for s in PAPER_SYMMETRIES if s in answer)
   augmented = method in _AUGMENTING and bool(found)
   return {
-    'true': ' '.join(true),
+    'true': ' '.join(problem.true),
     'found': ' '.join(found),
     'accuracy': f'{final_accuracy(dataset, seed, found, augmented):.4f}',
     'cpu_seconds': f'{seconds:.2f}',
@@ -189,11 +191,8 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
   kinds |= {name: (name,) for name in MADE}
   lines, interval = [], results.with_interval
   for kind, method in itertools.product(kinds, (*METHODS, *REFERENCES)):
-    own = [
-      row
-      for row in rows
-      if row['method'] == method and row['dataset'] in kinds[kind]
-    ]
+    of_method = [row for row in rows if row['method'] == method]
+    own = [row for row in of_method if row['dataset'] in kinds[kind]]
     if not own:
       continue
     accuracies = np.array([100 * float(row['accuracy']) for row in own])
@@ -201,16 +200,17 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     minutes = [float(row['cpu_seconds']) / 60 for row in own]
     right, wrong = rates(own) if method in METHODS else ('', '')
     gain = '' if method == 'none' else interval(accuracies - others, '+.1f')
-    line = {
-      'data': kind,
-      'method': method,
-      'true found': right,
-      'false found': wrong,
-      'test accuracy, %': interval(accuracies, '.1f'),
-      'gain over none, points': gain,
-      'CPU minutes': interval(minutes, '.3f') if method in METHODS else '',
-    }
-    lines.append(line)
+    lines.append(
+      {
+        'data': kind,
+        'method': method,
+        'true found': right,
+        'false found': wrong,
+        'test accuracy, %': interval(accuracies, '.1f'),
+        'gain over none, points': gain,
+        'CPU minutes': interval(minutes, '.3f') if method in METHODS else '',
+      }
+    )
   return rows_lib.markdown(lines)
 
 

@@ -1,10 +1,10 @@
 """Flags that several launchers share.
 
 Options are declared once, as fields of `Recipe`, `SearchConfig`, `DQNConfig`,
-and of `Images` and `Networks` below: `from_fields` makes a flag of each, with
-its default, its type and its help text (the `Attributes:` of the docstring). A
-launcher calls the functions that it needs, with the defaults that differ there;
-each returns a function that returns what the user asked for.
+and as arguments of `load_dataset`: `from_fields` makes a flag of each, with its
+default, its type and its help text (of the docstring). A launcher calls the
+functions that it needs, with the defaults that differ there; each returns a
+function that returns what the user asked for.
 """
 
 import ast
@@ -22,9 +22,7 @@ from absl import flags
 
 import aen
 from aen import __main__ as command
-from aen import io as io_lib
 from aen.data import dataset as dataset_lib
-from aen.data import finding
 from aen.data import splits
 from aen.nn import mlp as mlp_lib
 from aen.search import agent as agent_lib
@@ -44,7 +42,7 @@ _AGENT_NAMES = {
 
 
 def from_fields(
-  config: type,
+  config: Callable[..., Any],
   *,
   only: Sequence[str] = (),
   exclude: Sequence[str] = (),
@@ -54,10 +52,10 @@ def from_fields(
   independent: bool = True,
   **defaults: Any,
 ) -> Callable[[], dict[str, Any]]:
-  """Defines a flag for each field of a config dataclass.
+  """Defines a flag for each field of a dataclass, or argument of a function.
 
   Args:
-    config: The dataclass.
+    config: The dataclass or function.
     only: The fields that get a flag; all by default.
     exclude: Fields that get none.
     names: Flags that are not named like their field.
@@ -78,11 +76,11 @@ def from_fields(
     except ValueError as error:
       raise flags.ValidationError(str(error)) from error
 
-  for field in (f.name for f in dataclasses.fields(config)):
+  for field, parameter in inspect.signature(config).parameters.items():
     if field in exclude or (only and field not in only):
       continue
     name = names.get(field, field)
-    default = defaults.pop(name, getattr(config, field))
+    default = defaults.pop(name, parameter.default)
     text = f'{texts[field]} {notes.get(field, "")}'.strip()
     parsers[field] = _define(
       name, default, text, kinds[field], choices.get(field)
@@ -93,9 +91,9 @@ def from_fields(
   return lambda: {field: parse() for field, parse in parsers.items()}
 
 
-def help_texts(config: type) -> dict[str, str]:
-  """Returns what the docstring of a class says of each attribute."""
-  section = (inspect.getdoc(config) or '').partition('Attributes:\n')[2]
+def help_texts(config: Callable[..., Any]) -> dict[str, str]:
+  """Returns what a docstring says of each attribute or argument."""
+  section = re.split('(?:Attributes|Args):\n', inspect.getdoc(config) or '')[-1]
   entries = re.split(r'^  (?=\w)', section.split('\n\n')[0], flags=re.MULTILINE)
   pairs = (entry.split(': ', 1) for entry in entries[1:])
   return {name: ' '.join(text.replace('`', '').split()) for name, text in pairs}
@@ -107,23 +105,20 @@ def _define(
   """Defines one flag; returns a function that returns its value."""
   if typing.get_origin(kind) is types.UnionType:  # such as int | None
     kind = typing.get_args(kind)[0]
-  if choices is not None:
-    holder = flags.DEFINE_enum(name, default, list(choices), text)
-    return lambda: holder.value
-  if kind in launch.DEFINE:
-    bounds = {'lower_bound': 0} if kind is int else {}
-    holder = launch.DEFINE[kind](name, default, text, **bounds)
-    return lambda: holder.value
-  element = typing.get_args(kind)[0]  # of tuple[int, ...]
-  holder = flags.DEFINE_list(name, default and [*map(str, default)], text)
+  elements = typing.get_args(kind)  # of tuple[int, ...]
+  if elements:
+    kind, default = tuple, default and tuple(map(str, default))
+  least = 0 if kind is int else None
+  limit = least if choices is None else list(choices)
+  launch.define(**{name: (kind if default is None else default, text, limit)})
 
-  def parse() -> tuple[Any, ...] | None:
+  def parse() -> Any:
+    value = flags.FLAGS[name].value
     try:
-      return holder.value and tuple(map(element, holder.value))
+      return tuple(map(elements[0], value)) if elements and value else value
     except ValueError as error:
-      given = ','.join(holder.value)
       raise ValueError(
-        f'--{name} must be numbers separated by commas, got {given}'
+        f'--{name} must be numbers separated by commas, got {",".join(value)}'
       ) from error
 
   return parse
@@ -225,112 +220,85 @@ def parse_strategy(call: str) -> tuple[str, dict[str, Any]]:
   )
 
 
-@dataclasses.dataclass(frozen=True)
-class Images:
-  """Which images, and where results on them are written.
-
-  Attributes:
-    dataset: A name as in `aen.load_dataset`, such as 'g_mnist/aug5', or the
-      path of an .npz file or of a folder of images.
-    size: The numbers of images of one of the paper's experiments; --num_train,
-      --num_validation and --num_test override it.
-    num_train: Training images; all by default.
-    num_validation: Validation images, taken from the training part; a sixth of
-      it by default.
-    num_test: Test images; all by default.
-    raw_dir: Directory of official files, <raw_dir>/<name>/<file>; by default
-      the environment variable AEN_RAW_DIR. Without it TFDS downloads.
-    data_dir: Where TFDS keeps data, by default ~/tensorflow_datasets.
-    partial: Accept a part of a data set where the whole is missing.
-    run_dir: Where results are written; an interrupted run resumes there. By
-      default runs/<experiment>/<dataset>.
-  """
-
-  dataset: str = 'g_digits/aug2'
-  size: str | None = None
-  num_train: int | None = None
-  num_validation: int | None = None
-  num_test: int | None = None
-  raw_dir: str | None = None
-  data_dir: str | None = None
-  partial: bool = False
-  run_dir: str | None = None
-
-  def __post_init__(self) -> None:
-    for name in ('num_train', 'num_validation', 'num_test'):
-      if getattr(self, name) is not None:
-        io_lib.positive(getattr(self, name), name)
-
-
 class Data:
-  """The data set that the flags describe."""
+  """The data set that the flags describe, and where results are written."""
 
-  def __init__(self, **defaults: Any) -> None:
-    """Defines the flags of `Images`, with these defaults."""
-    sizes = {'size': list(splits.PAPER_SIZES)}
-    self._values = from_fields(Images, choices=sizes, **defaults)
-
-  @property
-  def name(self) -> str:
-    """What --dataset says."""
-    return self._values()['dataset']
+  def __init__(
+    self, dataset: str = 'g_digits/aug2', run_dir: Any = str, **defaults: Any
+  ) -> None:
+    """Defines the flags, with these defaults."""
+    launch.define(
+      dataset=(
+        dataset,
+        "A name as in aen.load_dataset, such as 'g_mnist/aug5', or the path of"
+        ' an .npz file or of a folder of images.',
+      ),
+      run_dir=(
+        run_dir,
+        'Where results are written; an interrupted run resumes there. By'
+        ' default runs/<experiment>/<dataset>.',
+      ),
+    )
+    self._values = from_fields(
+      aen.load_dataset,
+      exclude=('name', 'seed', 'stratified', 'download'),
+      choices={'size': list(splits.PAPER_SIZES)},
+      independent=False,
+      **defaults,
+    )
+    for name in ('num_train', 'num_validation', 'num_test'):
+      flags.register_validator(
+        name, lambda number: number is None or number > 0, 'must be positive'
+      )
 
   def run_dir(self, experiment: str) -> pathlib.Path:
     """Returns the run directory."""
-    parts = pathlib.Path(self.name).with_suffix('').parts
+    parts = pathlib.Path(flags.FLAGS.dataset).with_suffix('').parts
     words = [part for part in parts if part not in ('/', '..', '.')]
     default = pathlib.Path('runs', experiment, '_'.join(words))
-    return pathlib.Path(self._values()['run_dir'] or default)
+    return pathlib.Path(flags.FLAGS.run_dir or default)
 
-  def load(self, name: str | None = None, **counts: int) -> dataset_lib.Dataset:
-    """Loads --dataset, or another one; `counts` override flags."""
-    options = self._values() | counts
-    del options['run_dir']
-    dataset = options.pop('dataset')
-    return aen.load_dataset(name or dataset, **options)
+  def load(self, name: str | None = None) -> dataset_lib.Dataset:
+    """Loads --dataset, or another one."""
+    return aen.load_dataset(name or flags.FLAGS.dataset, **self._values())
 
 
-def places() -> Callable[[], finding.Places]:
-  """Defines where files are looked for."""
-  values = from_fields(Images, only=('raw_dir', 'data_dir', 'partial'))
-  return lambda: finding.Places(**values())
-
-
-@dataclasses.dataclass(frozen=True)
-class Networks:
-  """The networks to choose among.
-
-  Attributes:
-    symmetries: The symmetries to choose among, separated by commas; by default
-      those of the paper's that can act on the images. Your own are written
-      module.function, as numpy.transpose.
-    head: The last layer: invariant (the logits are the same for transformed
-      images) or dense (as in the paper).
-    features: Channels at each hidden point; by default as many as give small or
-      colour images a network of fair size.
-  """
-
-  symmetries: tuple[str, ...] | None = None
-  head: str = 'invariant'
-  features: int | None = None
+def places() -> Callable[[], dict[str, Any]]:
+  """Defines where files are looked for: arguments of `load_dataset`."""
+  names = ('raw_dir', 'data_dir', 'partial')
+  return from_fields(aen.load_dataset, only=names, independent=False)
 
 
 def networks(
-  exclude: Sequence[str] = (), **defaults: Any
+  exclude: Sequence[str] = (), head: str = 'invariant'
 ) -> Callable[[], dict[str, Any]]:
-  """Defines the flags of `Networks`, which are keyword arguments of a space."""
-  names = ', '.join(aen.SYMMETRIES)
-  known = f'Those known: {names} (CNNs: rotation and flips).'
-  values = from_fields(
-    Networks,
-    exclude=exclude,
-    choices={'head': mlp_lib.HEADS},
-    notes={'symmetries': known},
-    **defaults,
-  )
+  """Defines the networks to choose among: keyword arguments of a space."""
+  table: dict[str, Sequence[Any]] = {
+    'symmetries': (
+      tuple,
+      'The symmetries to choose among, separated by commas; by default those of'
+      " the paper's that can act on the images. Your own are written"
+      ' module.function, as numpy.transpose. Those known:'
+      f' {", ".join(aen.SYMMETRIES)} (CNNs: rotation and flips).',
+    ),
+    'head': (
+      head,
+      'The last layer: invariant (the logits are the same for transformed'
+      ' images) or dense (as in the paper).',
+      list(mlp_lib.HEADS),
+    ),
+    'features': (
+      int,
+      'Channels at each hidden point; by default as many as give small or'
+      ' colour images a network of fair size.',
+      1,
+    ),
+  }
+  names = [name for name in table if name not in exclude]
+  launch.define(**{name: table[name] for name in names})
 
   def parse() -> dict[str, Any]:
-    found = values()
+    found = {name: flags.FLAGS[name].value for name in names}
     if found['symmetries'] is not None:
       words = found['symmetries']
       found['symmetries'] = [command.symmetry(word, '.') for word in words]

@@ -135,21 +135,19 @@ def true_symmetries(name: str, side: int = 28) -> tuple[str, ...]:
   config = transform.config(name)
   identity = np.arange(side * side, dtype=np.int32)
   products = [identity]
-  for bit, name_of_bit in enumerate(PAPER_SYMMETRIES):
-    if not config.bits[bit]:
-      continue
-    points = permutation(name_of_bit, (side, side))
-    if config.as_published and 'translation' in name_of_bit:
-      axis = int(name_of_bit.startswith('horizontal'))
+  for own in config.symmetries:
+    points = permutation(own, (side, side))
+    if config.as_published and 'translation' in own:
+      axis = int(own.startswith('horizontal'))
       points = permutation(lambda x, a=axis: np.roll(x, 1, a), (side, side))
     powers = [identity, points]
-    if not config.as_published or bit == transform.ROTATION:
+    if not config.as_published or own == 'rotation':
       powers = paper.elements([points], points.size)
     products = [p[power] for p in products for power in powers]
   law = Counter(p.tobytes() for p in products)
-  return tuple(
-    s
-    for s in PAPER_SYMMETRIES
-    if law
-    == Counter(p[permutation(s, (side, side))].tobytes() for p in products)
-  )
+
+  def transformed(symmetry: str) -> Counter[bytes]:
+    points = permutation(symmetry, (side, side))
+    return Counter(p[points].tobytes() for p in products)
+
+  return tuple(s for s in PAPER_SYMMETRIES if transformed(s) == law)

@@ -10,6 +10,7 @@ Ten seconds and five for the 70000 images of G-MNIST on two cores.
 """
 
 from aen.data import figures
+from aen.data import finding
 from aen.data import prepare
 from experiments import flags
 from experiments import launch
@@ -40,7 +41,7 @@ _PLACES = flags.places()
 
 def main(_: list[str]) -> None:
   """Makes everything that the flags ask for, and prints where it is."""
-  places, folder = _PLACES(), _FLAGS.output_dir
+  places, folder = finding.Places(**_PLACES()), _FLAGS.output_dir
   limit = {'max_examples': _FLAGS.max_examples}
   for name in _FLAGS.dataset:
     written = []

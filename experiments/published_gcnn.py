@@ -22,7 +22,6 @@ interrupted run.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-import dataclasses
 import itertools
 import pathlib
 import time
@@ -58,7 +57,7 @@ RECIPE = recipe_lib.Recipe(
   dropout='first_epoch',
   partial_batch=True,
 )
-_RECIPE = flags.recipe(**dataclasses.asdict(RECIPE))
+_RECIPE = flags.recipe(**vars(RECIPE))
 _CHILDREN = flags.from_fields(
   aen.SearchConfig, only=('num_seeds', 'children_per_batch'), num_seeds=1
 )
@@ -91,7 +90,7 @@ def main(_: list[str]) -> None:
     launch.resumable(),
     store_lib.Results(run_dir / 'results.sqlite') as store,
   ):
-    for name in chosen(_DATA.name, table):
+    for name in chosen(_FLAGS.dataset, table):
       if (data := load(name)) is None:
         continue
       print(repr(data))
@@ -205,8 +204,8 @@ def measure(
 
 def changes(recipe: recipe_lib.Recipe) -> str:
   """Returns in what a recipe differs from the published one."""
-  ours, theirs = dataclasses.asdict(recipe), dataclasses.asdict(RECIPE)
-  return ' '.join(f'{k}={v}' for k, v in ours.items() if v != theirs[k])
+  fields = vars(recipe).items()
+  return ' '.join(f'{k}={v}' for k, v in fields if v != getattr(RECIPE, k))
 
 
 def percent(curve: Iterable[float]) -> str:

@@ -23,8 +23,10 @@ from experiments import rows as rows_lib
 BASES = {'g_mnist': 'G-MNIST', 'g_fashion_mnist': 'G-Fashion-MNIST'}
 SINGLE = tuple(f'iaug{bit}' for bit in range(13))
 MULTIPLE = tuple(f'aug{number}' for number in range(6))
+TABLES = {'single': SINGLE, 'multiple': MULTIPLE}
 NETWORKS = ((), *((name,) for name in PAPER_SYMMETRIES))
 AEN = 'AEN'  # the column of what the search found
+BASELINE = 'plain'  # the role, in files, of the network without symmetry
 # The column Eq(k) is the network equivariant to symmetry number …
 NETWORK_OF_COLUMN = (1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 6, 7)
 # As in the published code; a hidden layer's bias is where ours is.

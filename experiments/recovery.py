@@ -33,21 +33,10 @@ import aen
 from aen import io as io_lib
 from aen.groups import paper
 from aen.groups import symmetries as symmetries_lib
-from aen.groups.orbits import orbits
-from aen.groups.orbits import permutation
 from experiments import invariant_sets
 from experiments import launch
 from experiments import rows as rows_lib
 
-_FLAGS = launch.define(
-  num_trials=(20, 'Searches of each kind of data.', 1),
-  kind=(
-    list,
-    'Kind of data; all five by default.',
-    ['sequence', 'volume', 'table', 'regression', 'permutation'],
-  ),
-  out=('runs/recovery', 'Folder of recovery.csv.'),
-)
 _NUM_EXAMPLES = 400
 _FIRST_SEED = 300  # those below served to choose sizes, noise and defaults
 
@@ -83,7 +72,7 @@ def volume(rng: np.random.Generator) -> Problem:
   """Patterns under random powers of a default symmetry of volumes."""
   candidates = symmetries_lib.CANDIDATES[3]
   planted = candidates[rng.integers(len(candidates))]
-  points = permutation(planted, (4, 4, 4))
+  points = aen.permutation(planted, (4, 4, 4))
   inputs, labels = transformed_patterns(rng, points, 2.5)
   options = {'max_networks': 12, 'hidden_shapes': ((4, 4, 4),), 'grid_axes': 3}
   return inputs.reshape(-1, 4, 4, 4), labels, planted.name, options
@@ -114,7 +103,7 @@ def regression(rng: np.random.Generator) -> Problem:
   """A quadratic function that a symmetry of sequences leaves invariant."""
   candidates = symmetries_lib.CANDIDATES[1]
   planted = candidates[rng.integers(len(candidates))]
-  cycles = orbits([permutation(planted, (12,))], 12)
+  cycles = aen.orbits([aen.permutation(planted, (12,))], 12)
   inputs = rng.normal(size=(_NUM_EXAMPLES, 12))
   values = np.square(inputs) @ rng.normal(size=12)[cycles]
   noise = 0.3 * values.std() * rng.normal(size=len(values))
@@ -122,7 +111,7 @@ def regression(rng: np.random.Generator) -> Problem:
   return inputs, values + noise, planted.name, options
 
 
-def own_permutation(rng: np.random.Generator) -> Problem:
+def permutation(rng: np.random.Generator) -> Problem:
   """Patterns under random powers of one of three random permutations."""
   candidates = {}
   for name, length in (('pairs', 2), ('triples', 3), ('fours', 4)):
@@ -147,12 +136,14 @@ def transformed_patterns(
 
 
 KINDS: Mapping[str, Callable[[np.random.Generator], Problem]] = {
-  'sequence': sequence,
-  'volume': volume,
-  'table': table,
-  'regression': regression,
-  'permutation': own_permutation,
+  kind.__name__: kind
+  for kind in (sequence, volume, table, regression, permutation)
 }
+_FLAGS = launch.define(
+  num_trials=(20, 'Searches of each kind of data.', 1),
+  kind=(list, 'Kind of data; all five by default.', list(KINDS)),
+  out=('runs/recovery', 'Folder of recovery.csv.'),
+)
 
 
 def ask(kind: str, seed: int) -> dict[str, object]:

@@ -245,35 +245,28 @@ def gcnn_accuracies(rows: Iterable[Row]) -> Accuracies:
   return found
 
 
-# The columns of our table of group CNNs, and how a row of the file fills them.
-_GCNN_COLUMNS = {
-  'data': '{dataset}',
-  'training + validation / test images': '{train} + {validation} / {test}',
-  'symmetries': '{symmetries}',
-  'augmentations': '{augmentations}',
-  'size': '{size}',
-  'recipe': '{recipe}',
-  'weights': '{weights}',
-  'paper': '{paper}',
-}
-
-
 def gcnn_table(rows: Iterable[Row]) -> str:
   """Returns our rows of the paper's table of group CNNs, in Markdown."""
   lines = []
   for children in rows_lib.by((*_GCNN_TASK, *GCNN_NETWORK), rows).values():
-    row = dict(children[0])
-    for name in ('symmetries', 'augmentations'):
-      row[name] = rows_lib.words(row[name])
-    row['recipe'] = row['recipe'] or 'published'
-    row['paper'] = row['paper'] and f'{float(row["paper"]):.2f}'
-    line = {head: cell.format_map(row) for head, cell in _GCNN_COLUMNS.items()}
+    row = children[0]
     trained = [child for child in children if not is_stuck(child)]
     ours = gcnn_accuracies(trained or children)
-    line['last epoch'] = _mean_and_error(ours.last)
-    line['best test epoch'] = _mean_and_error(ours.best)
-    line['best validation epoch'] = _mean_and_error(ours.validated)
-    line['stuck'] = f'{len(children) - len(trained)} of {len(children)}'
+    images = '{train} + {validation} / {test}'.format_map(row)
+    line = {
+      'data': row['dataset'],
+      'training + validation / test images': images,
+      'symmetries': rows_lib.words(row['symmetries']),
+      'augmentations': rows_lib.words(row['augmentations']),
+      'size': row['size'],
+      'recipe': row['recipe'] or 'published',
+      'weights': row['weights'],
+      'paper': row['paper'] and f'{float(row["paper"]):.2f}',
+      'last epoch': _mean_and_error(ours.last),
+      'best test epoch': _mean_and_error(ours.best),
+      'best validation epoch': _mean_and_error(ours.validated),
+      'stuck': f'{len(children) - len(trained)} of {len(children)}',
+    }
     lines.append(line)
   return rows_lib.markdown(lines)
 

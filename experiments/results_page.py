@@ -36,7 +36,6 @@ from experiments import figures
 from experiments import launch
 from experiments import published_mlp
 from experiments import results
-from experiments import retraining
 from experiments import rows as rows_lib
 from experiments import traces
 
@@ -55,7 +54,7 @@ _COMPARISONS = tomllib.loads(
 _AT_EQUAL_SIZE = 'chosen with as many weights as the baseline, less baseline'
 # Roles in files: what the search chose, as it is and widened; the baseline.
 _FIRST, _WIDE = 'search 1', 'search 1, as many weights'
-_BASELINE = retraining.BASELINE
+_BASELINE = published_mlp.BASELINE
 
 Values = Mapping[str, Any]  # what a section's placeholders stand for
 
@@ -203,17 +202,10 @@ class Files:
       'machines': ', '.join(dict.fromkeys(row['machine'] for row in rows)),
     }
 
-  def mlp_single(self) -> Iterator[Values]:
-    """The table of single symmetries of each base. [13, 13]."""
-    return self._tables(published_mlp.SINGLE, '{0.paper.mean:.1f} ({1:.1f})')
-
-  def mlp_multiple(self) -> Iterator[Values]:
-    """The table of several symmetries of each base, by both protocols."""
-    return self._tables(published_mlp.MULTIPLE, '{0.paper} ({1:.1f}); {0.test}')
-
-  def _tables(self, configs: Sequence[str], cell: str) -> Iterator[Values]:
+  def _tables(self, kind: str, cell: str) -> Iterator[Values]:
     """Yields a table for each base; `cell` formats our network and a number."""
-    rows = self.mlp('tables')
+    rows, configs = self.mlp('tables'), published_mlp.TABLES[kind]
+    single = kind == 'single'
     for base, title in published_mlp.BASES.items():
       if not (ours := results.cells(rows, base, configs)):
         continue
@@ -224,15 +216,21 @@ class Files:
         dict(zip(heads, (config, *map(cell.format, *cells)), strict=True))
         for config, *cells in zip(configs, ours, paper, strict=True)
       ]
-      single = configs == published_mlp.SINGLE
       yield {
         'base': base,
         'title': title,
         'ours': means,
         'compared': results.compare(means, paper),
-        'diagonals': results.diagonals(means, paper) if single else '',
+        'diagonals': single and results.diagonals(means, paper),
         'table': rows_lib.markdown(lines),
       }
+
+  mlp_single = functools.partialmethod(
+    _tables, 'single', '{0.paper.mean:.1f} ({1:.1f})'
+  )
+  mlp_multiple = functools.partialmethod(
+    _tables, 'multiple', '{0.paper} ({1:.1f}); {0.test}'
+  )
 
   def mlp_protocols(self) -> Iterator[Values]:
     """How much better the paper protocol makes networks look."""

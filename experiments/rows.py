@@ -67,19 +67,13 @@ def words(names: str) -> str:
 
 
 def ask_all(
-  path: pathlib.Path,
-  questions: Iterable[Answer],
-  ask: Callable[..., Answer],
+  path: pathlib.Path, questions: Iterable[Answer], ask: Callable[..., Answer]
 ) -> list[Answer]:
   """Asks what a file has no row of; prints and writes each row at once.
 
-  Args:
-    path: The CSV file. Its rows are kept, so the same call resumes a run.
-    questions: The columns that tell rows apart.
-    ask: Takes a question's columns and returns those of its answer.
-
-  Returns:
-    All rows of the file.
+  A question is the columns that tell rows apart; `ask` takes them and returns
+  the other columns. Rows of the file are kept, so the same call resumes a run.
+  Returns all rows.
   """
   rows: list[Answer] = [*read(path)]
   known = {frozenset((k, str(v)) for k, v in row.items()) for row in rows}

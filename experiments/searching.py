@@ -4,8 +4,6 @@ from collections.abc import Callable
 import dataclasses
 from typing import Any
 
-from absl import flags as absl_flags
-
 from aen import report
 from aen.search import search as search_lib
 from aen.search import space as space_lib
@@ -29,11 +27,8 @@ class Search:
     self._recipe = flags.recipe(epochs=epochs)
     self._config = flags.search(**defaults)
     self._workers = flags.workers()
-    self._tensorboard = absl_flags.DEFINE_bool(
-      'tensorboard',
-      False,
-      "Write every child's curves to <run_dir>/tensorboard when it is trained.",
-    )
+    text = "Write every child's curves to <run_dir>/tensorboard once trained."
+    self._flags = launch.define(tensorboard=(False, text))
 
   def run(
     self,
@@ -45,7 +40,7 @@ class Search:
     config = self._config(self._recipe(search_images))  # wrong flags fail first
     workers = self._workers()
     run_dir, on_trained = self._data.run_dir(experiment), None
-    if self._tensorboard.value:
+    if self._flags.tensorboard:
       on_trained = tensorboard.callback(run_dir / 'tensorboard')
     data = self._data.load()
     space = make_space(data.image_shape, data.num_classes, **self._networks())

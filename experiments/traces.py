@@ -63,7 +63,7 @@ def top_networks(
   trace: compare.Trace, landscape: landscape_lib.Landscape, count: int
 ) -> list[int]:
   """Returns the networks that a search saw do best, the first of equals."""
-  states, values = np.asarray(trace.states), np.asarray(trace.values)
+  states, values = np.ravel(trace.states), np.ravel(trace.values)
   order = np.argsort(-values, kind='stable')
   used = order[states[order] != strategies.NO_STATE]
   networks = landscape.network_of[states[used]].tolist()

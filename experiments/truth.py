@@ -52,57 +52,51 @@ _RETRAINING = flags.from_fields(aen.SearchConfig, only=('top', 'retrain_seeds'))
 _PLACES = flags.places()
 
 
-@dataclasses.dataclass(frozen=True)
-class Question:
-  """One search whose answer is known."""
-
-  kind: str  # a key of `IS_RIGHT`
-  subject: str  # the symmetry, or the data set, or both
-  seed: int
-
-
 def main(_: list[str]) -> None:
   """Asks everything that has not been answered yet."""
   config = {'experiment': 'truth', 'epochs': _FLAGS.epochs, **_RETRAINING()}
   path = io_lib.open_run(_FLAGS.out, config) / 'truth.csv'
   asked = questions(_FLAGS.num_seeds, _FLAGS.num_shuffled, _FLAGS.gains)
   with launch.resumable():
-    rows = rows_lib.ask_all(path, map(dataclasses.asdict, asked), ask)
+    rows = rows_lib.ask_all(path, asked, ask)
   print(summary(rows))
 
 
 def questions(
   num_seeds: int, num_shuffled: int, gains: Sequence[str] = ()
-) -> Iterator[Question]:
-  """Yields what to ask, seed by seed, so that any prefix is a fair sample."""
-  yield Question('square', 'tic_tac_toe', 0)
+) -> Iterator[dict[str, Any]]:
+  """Yields what to ask, seed by seed, so that any prefix is a fair sample.
+
+  The kind is a key of `IS_RIGHT`; the subject is the symmetry, or the data set,
+  or both.
+  """
+  yield {'kind': 'square', 'subject': 'tic_tac_toe', 'seed': 0}
   for base in gains:
     table = published_mlp.table(base, published_mlp.SINGLE)
     for bit, name in enumerate(PAPER_SYMMETRIES, start=1):
       if table[bit, bit] > table[bit, 0]:  # better than without symmetry
-        yield Question('gain', f'{base}/{name}', 0)
+        yield {'kind': 'gain', 'subject': f'{base}/{name}', 'seed': 0}
   for seed in range(max(num_seeds, num_shuffled)):
     if seed < num_seeds:
       for name in PAPER_SYMMETRIES:
-        yield Question('planted', name, seed)
+        yield {'kind': 'planted', 'subject': name, 'seed': seed}
     if seed < num_shuffled:
-      yield Question('shuffled', 'aug0', seed)
+      yield {'kind': 'shuffled', 'subject': 'aug0', 'seed': seed}
 
 
-def load(question: Question) -> dataset_lib.Dataset:
+def load(kind: str, subject: str, seed: int) -> dataset_lib.Dataset:
   """Returns the images to ask about."""
-  if question.kind == 'square':
-    return aen.load_dataset('tic_tac_toe', seed=question.seed)
-  base, name, sizes = 'g_digits', question.subject, {}
-  if question.kind == 'gain':
-    base, name = question.subject.split('/')
+  if kind == 'square':
+    return aen.load_dataset('tic_tac_toe', seed=seed)
+  base, name, sizes = 'g_digits', subject, {}
+  if kind == 'gain':
+    base, name = subject.split('/')
     sizes = {'num_train': 10000, 'num_validation': 1000}
   bit = ['aug0', *PAPER_SYMMETRIES].index(name)
-  where = dataclasses.asdict(_PLACES())
   data = aen.load_dataset(
-    f'{base}/iaug{bit}_group', seed=question.seed, **where, **sizes
+    f'{base}/iaug{bit}_group', seed=seed, **_PLACES(), **sizes
   )
-  return shuffled(data) if question.kind == 'shuffled' else data
+  return shuffled(data) if kind == 'shuffled' else data
 
 
 def shuffled(data: dataset_lib.Dataset) -> dataset_lib.Dataset:
@@ -117,8 +111,8 @@ def shuffled(data: dataset_lib.Dataset) -> dataset_lib.Dataset:
 
 
 # Whether the best network and the symmetries that it respects are right.
-IS_RIGHT: dict[str, Callable[[Question, Any, set[str]], bool]] = {
-  'planted': lambda question, _, names: question.subject in names,
+IS_RIGHT: dict[str, Callable[[str, Any, set[str]], bool]] = {
+  'planted': lambda subject, _, names: subject in names,
   'shuffled': lambda _, best, __: best.gain.low <= 0 <= best.gain.high,
   'square': lambda _, __, names: (
     names == {'rotation', 'horizontal_flip', 'vertical_flip'}
@@ -129,26 +123,22 @@ IS_RIGHT: dict[str, Callable[[Question, Any, set[str]], bool]] = {
 }
 
 
-def ask(**columns: Any) -> dict[str, object]:
+def ask(kind: str, subject: str, seed: int) -> dict[str, object]:
   """Runs the search that a question asks for; returns its answer."""
-  question, start = Question(**columns), time.perf_counter()
-  data, gain = load(question), question.kind == 'gain'
+  start, data = time.perf_counter(), load(kind, subject, seed)
+  options: dict[str, Any] = {'head': 'invariant'}
+  if kind == 'gain':  # the two networks that the paper compares
+    options = {'symmetries': (subject.split('/')[1],), 'head': 'dense'}
   with warnings.catch_warnings():
     warnings.filterwarnings('ignore', message='left out')  # on 3×3 boards
-    space = mlp_space.mlp_space(  # for a gain, the two that the paper compares
-      data.image_shape,
-      data.num_classes,
-      (question.subject.split('/')[1],) if gain else None,
-      head='dense' if gain else 'invariant',
-    )
+    space = mlp_space.mlp_space(data.image_shape, data.num_classes, **options)
   images = min(len(data.train), search_lib.SEARCH_IMAGES)
   recipe = search_lib.default_recipe(images)
-  if _FLAGS.epochs and question.kind in ('planted', 'shuffled'):
+  if _FLAGS.epochs and kind in ('planted', 'shuffled'):
     recipe = dataclasses.replace(recipe, epochs=_FLAGS.epochs)
-  config = aen.SearchConfig(recipe, seed=question.seed, **_RETRAINING())
+  config = aen.SearchConfig(recipe, seed=seed, **_RETRAINING())
   best = search_lib.search(data, space, config).best
-  names = {*best.symmetries, *best.implied}
-  right = IS_RIGHT[question.kind](question, best, names)
+  right = IS_RIGHT[kind](subject, best, {*best.symmetries, *best.implied})
   return {
     **rows_lib.of_search(best, right, ('accuracy', 'base_accuracy')),
     'standard_error': f'{best.gain.standard_error:.4f}',

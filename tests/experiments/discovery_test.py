@@ -86,7 +86,7 @@ def test_made_sets_are_made_with_their_symmetry(discovery):
 
 def test_planted_sets_are_those_of_the_truth():
   truth = launchers.load('truth')
-  expected = truth.load(truth.Question('planted', 'horizontal_flip', 3))
+  expected = truth.load('planted', 'horizontal_flip', 3)
   discovery = launchers.load('discovery')
   (name,) = (n for n, s in discovery.PLANTED.items() if s == 'horizontal_flip')
   problem = discovery.load(name, 3)

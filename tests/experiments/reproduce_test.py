@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import pathlib
 
 from absl.testing import flagsaver
 import numpy as np
@@ -13,14 +14,30 @@ from aen.search import compare
 from aen.search import landscape as landscape_lib
 from aen.search import strategies
 from aen.train import child as child_lib
-from aen.train import recipe as recipe_lib
 from experiments import traces
 from tests import launchers
+
+RESULTS = pathlib.Path(__file__).parents[2] / 'results/mlp'
 
 
 @pytest.fixture
 def launcher():
   return launchers.load('reproduce')
+
+
+def test_the_published_recipe_is_the_default(launcher):
+  assert launcher._RECIPE(10000) == launcher.published_mlp.RECIPE
+
+
+def test_columns_go_back_to_where_the_paper_has_them(launcher):
+  paper = launcher.published_mlp
+  columns = [int(c.column[2:]) for c in list(paper.printed())[:13]]
+  assert columns == list(range(13))
+  first = [c.test_accuracy for c in list(paper.printed())[:13]]
+  corrected = paper.table('g_mnist', ['iaug0'])
+  np.testing.assert_array_equal(paper.literally(corrected), [first])
+  assert paper.diagonal_p(np.eye(13)) == pytest.approx(1 / 5040)
+  assert paper.diagonal_p(np.zeros((13, 13))) == 1
 
 
 def make_landscape():
@@ -72,14 +89,14 @@ def test_rows_are_added_to_those_of_other_data(launcher, tmp_path):
   def row(dataset, seconds):
     return {'role': 'plain', 'dataset': dataset, 'seed': '0', 'time': seconds}
 
-  key = launcher.retraining.KEY
+  key = launcher.KEY
   add(path, [row('g_mnist/aug0', '1'), row('g_mnist/aug1', '1')], key)
   add(path, [row('g_mnist/aug1', '2'), row('g_mnist/aug2', '2')], key)
   seconds = [each['time'] for each in launcher.rows_lib.read(path)]
   assert seconds == ['1', '2', '2']
 
 
-def few_images(name, _=None):
+def few_images(name):
   data = aen.load_dataset(
     f'g_digits/{name.split("/")[1]}', num_train=64, num_test=20
   )
@@ -89,22 +106,21 @@ def few_images(name, _=None):
 @pytest.fixture
 def small(launcher, tmp_path, monkeypatch):
   """One base, two data sets of few images, a short search."""
-  published, recipe = launcher.published_mlp, recipe_lib.Recipe(epochs=1)
+  published = launcher.published_mlp
+  recipe = dataclasses.replace(published.RECIPE, epochs=1)
   for name, value in (
-    ('SINGLE', ('iaug1',)),
-    ('MULTIPLE', ('aug1',)),
-    ('NETWORKS', ((), ('rotation',))),
+    ('TABLES', {'single': ('iaug1',), 'multiple': ('aug1',)}),
     ('RECIPE', recipe),
   ):
     monkeypatch.setattr(published, name, value)
   monkeypatch.setattr(
-    launcher.retraining,
+    launcher,
     'load',
-    lambda name, _: (few_images(name), np.arange(20) < 5),
+    lambda name: (few_images(name), np.arange(20) < 5),
   )
   agent = {'hidden_sizes': (4,), 'batch_size': 4, 'max_steps': 10}
   monkeypatch.setattr(launcher, '_AGENT', agent)
-  monkeypatch.setattr(launcher, '_SEARCH_RECIPE', recipe)
+  monkeypatch.setattr(launcher, '_SEARCH_RECIPE', aen.Recipe(epochs=1))
   monkeypatch.setattr(launcher, 'load_for_search', few_images)
   with flagsaver.flagsaver(
     run_dir=str(tmp_path / 'run'),
@@ -112,6 +128,7 @@ def small(launcher, tmp_path, monkeypatch):
     base=['g_mnist'],
     num_seeds=1,
     top=1,
+    epochs=1,
   ):
     yield tmp_path
 
@@ -176,3 +193,41 @@ def test_results_count_as_known(launcher, small, capsys, monkeypatch):
   with flagsaver.flagsaver(run_dir=str(small / 'other')):
     launcher.main([])
   assert contents(small / 'results') == first
+
+
+@pytest.mark.slow
+def test_a_small_table_is_trained_and_compared(
+  launcher, tmp_path, monkeypatch, capsys
+):
+  def load(name):
+    config = name.split('/')[1]
+    data = aen.load_dataset(
+      f'g_digits/{config}', num_train=64, num_validation=10, num_test=30
+    )
+    return dataclasses.replace(data, name=name), np.arange(30) < 10
+
+  monkeypatch.setattr(launcher, 'load', load)
+  tables = launcher.published_mlp.TABLES
+  monkeypatch.setitem(tables, 'multiple', ('aug0', 'aug1'))
+  with flagsaver.flagsaver(
+    stage=['tables'],
+    run_dir=str(tmp_path),
+    results=str(tmp_path / 'known'),
+    base=['g_mnist'],
+    table=['multiple'],
+    num_seeds=1,
+    epochs=1,
+  ):
+    launcher.main([])
+    words = capsys.readouterr().out
+    before = (tmp_path / 'tables.csv').read_bytes()
+    launcher.main([])
+  assert (tmp_path / 'tables.csv').read_bytes() == before
+  assert not (tmp_path / 'known').exists()  # by the published recipe only
+  assert 'g_mnist, multiple: 26 cells, mean absolute difference' in words
+  with open(tmp_path / 'tables.csv', newline='') as file:
+    rows = list(csv.DictReader(file))
+  assert len(rows) == 26
+  with open(RESULTS / 'tables.csv', newline='') as file:
+    assert list(rows[0]) == next(csv.reader(file))
+  assert (tmp_path / 'g_mnist_multiple.png').stat().st_size > 10_000

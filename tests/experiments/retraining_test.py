@@ -4,21 +4,25 @@ import numpy as np
 import pytest
 
 import aen
-from aen.data import finding
 from aen.train import child as child_lib
 from aen.train import recipe as recipe_lib
 from aen.train import store as store_lib
-from experiments import retraining
+from tests import launchers
 from tests.train import score_test
+
+
+@pytest.fixture(scope='module')
+def reproduce():
+  return launchers.load('reproduce')
 
 
 @pytest.mark.parametrize(
   ('criterion', 'validated', 'validation'),
   [('accuracy', '0.4', '0.75'), ('likelihood', '0.5', '0.625')],
 )
-def test_a_row_has_both_protocols(criterion, validated, validation):
+def test_a_row_has_both_protocols(reproduce, criterion, validated, validation):
   names = ('rotation', 'vertical_flip')
-  row = retraining.row(score_test.RECORD, 'best', 'digits', names, criterion)
+  row = reproduce.row(score_test.RECORD, 'best', 'digits', names, criterion)
   assert row == {
     'role': 'best',
     'dataset': 'digits',
@@ -36,19 +40,19 @@ def load(**options):
   return aen.load_dataset('g_digits/aug2', num_train=64, **options)
 
 
-def test_the_few_are_the_test_images_of_the_part():
+def test_the_few_are_the_test_images_of_the_part(reproduce):
   data, part = load(), load(num_test=20)
-  few = retraining.few_of(data, part)
+  few = reproduce.few_of(data, part)
   assert few.shape == (297,)
   np.testing.assert_array_equal(data.test.images[few], part.test.images)
   with pytest.raises(ValueError, match='lacks; load both with the same name'):
-    retraining.few_of(part, data)
+    reproduce.few_of(part, data)
 
 
-def test_a_table_is_trained_once(monkeypatch):
+def test_a_table_is_trained_once(reproduce, monkeypatch):
   data = load(num_validation=20)
-  few = retraining.few_of(data, load(num_test=20))
-  monkeypatch.setattr(retraining, 'load', lambda *_: (data, few))
+  few = reproduce.few_of(data, load(num_test=20))
+  monkeypatch.setattr(reproduce, 'load', lambda *_: (data, few))
   trained, train_children = [], child_lib.train_children
 
   def counted(keys, *args, **options):
@@ -57,14 +61,14 @@ def test_a_table_is_trained_once(monkeypatch):
 
   monkeypatch.setattr(child_lib, 'train_children', counted)
   store = store_lib.Results()
-  task = retraining.Task(
+  task = reproduce.Task(
     'g_digits/aug2',
     {'plain': (), 'rotation': ('rotation',)},
     [0, 1],
     recipe_lib.Recipe(epochs=2, batch_size=16),
     options={'symmetries': ('rotation', 'vertical_flip')},
   )
-  rows = retraining.train(task, store, finding.Places())
+  rows = reproduce.train(task, store)
   assert len(trained) == 4
   asked = [(row['role'], row['symmetries'], row['seed']) for row in rows]
   assert asked == [
@@ -84,7 +88,7 @@ def test_a_table_is_trained_once(monkeypatch):
       assert share == round(share * total) / total  # no float32 left in it
       assert 0 <= share <= 1
   changed = task._replace(change='twice')
-  again = retraining.train(changed, store, finding.Places())
+  again = reproduce.train(changed, store)
   assert [row['role'] for row in again[::2]] == [
     'plain, twice',
     'rotation, twice',
