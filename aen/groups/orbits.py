@@ -22,7 +22,6 @@ from aen.groups.symmetries import permutation as permutation
 
 _BLOCK = 2**15  # points or pairs at once: what fits into a cache
 _ALONE = np.zeros(1, np.int32)  # the permutation of one output
-_SHORT = 4  # the order of a rotation by 90°, and of most symmetries at most
 
 
 def pair(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
@@ -213,8 +212,6 @@ def _cycles(labels: np.ndarray) -> np.ndarray:
   All this happens in place and in blocks: obtaining memory for temporary arrays
   of N points takes longer than computing them.
   """
-  if (short := _short_cycles(labels)) is not None:
-    return short
   descents = ascents = 0
   for points, image in _in_blocks(labels):
     descents += np.count_nonzero(image < points)
@@ -246,30 +243,6 @@ def _cycles(labels: np.ndarray) -> np.ndarray:
     following = _cycles(following)
     for _, block in _in_blocks(labels):
       block[:] = _gather(following, block)
-  return labels
-
-
-def _short_cycles(permutation: np.ndarray) -> np.ndarray | None:
-  """Labels the cycles of a permutation; None if its order exceeds `_SHORT`.
-
-  Follows every point until it is back, and takes the lowest point on the way,
-  which has its label already.
-  """
-  labels, count = np.empty_like(permutation), 0
-  for points, image in _in_blocks(permutation):
-    lowest, here = np.minimum(points, image), image
-    for _ in range(_SHORT - 1):
-      here = _gather(permutation, here)
-      if np.array_equal(here, points):
-        break
-      np.minimum(lowest, here, out=lowest)
-    else:
-      return None
-    block = labels[points[0] : points[-1] + 1]
-    np.cumsum(lowest == points, dtype=np.int32, out=block)
-    block += np.int32(count - 1)
-    count = int(block[-1]) + 1
-    block[:] = _gather(labels, lowest)
   return labels
 
 
