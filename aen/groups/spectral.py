@@ -216,12 +216,6 @@ class Abelian:
     return cls(identity[None], np.zeros((1, 1), np.int64), 1)
 
   @functools.cached_property
-  def firsts(self) -> np.ndarray:
-    """The first point of each orbit."""
-    points = np.arange(self.elements.shape[1], dtype=np.int32)
-    return np.flatnonzero(self.elements.min(0) == points)
-
-  @functools.cached_property
   def places(self) -> dict[bytes, int]:
     """Which element a permutation is, by its bytes."""
     return {element.tobytes(): i for i, element in enumerate(self.elements)}
@@ -526,10 +520,12 @@ class _Sector(NamedTuple):
 
 def _sectors(group: Abelian) -> list[_Sector]:
   """Returns the sectors of the points that a group permutes."""
-  fixes = group.elements[:, group.firsts] == group.firsts  # [|A|, orbits]
+  points = np.arange(group.elements.shape[1])
+  firsts = np.flatnonzero(group.elements.min(0) == points)  # of orbits
+  fixes = group.elements[:, firsts] == firsts  # [|A|, orbits]
   by_stabiliser: dict[bytes, list[int]] = {}
-  for orbit, first in enumerate(group.firsts.tolist()):
-    by_stabiliser.setdefault(fixes[:, orbit].tobytes(), []).append(first)
+  for stabiliser, first in zip(fixes.T, firsts.tolist(), strict=True):
+    by_stabiliser.setdefault(stabiliser.tobytes(), []).append(first)
   sectors = []
   for key, firsts in by_stabiliser.items():
     stabiliser = np.frombuffer(key, bool)

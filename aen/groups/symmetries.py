@@ -57,15 +57,14 @@ class Symmetry:
   _identity: Any = dataclasses.field(init=False, repr=False)
 
   def __post_init__(self) -> None:
-    if not isinstance(self.name, str) or not callable(self.fn):
+    is_text = isinstance(self.name, str) and not any(
+      '\ud800' <= c <= '\udfff'
+      for c in self.name  # as of other bytes
+    )
+    if not is_text or not callable(self.fn):
       raise ValueError(
-        'a Symmetry is a name and a function of an array, got'
-        f' {self.name!r} and {self.fn!r}'
-      )
-    if any('\ud800' <= c <= '\udfff' for c in self.name):  # as of other bytes
-      raise ValueError(
-        'the name of a Symmetry must be text that UTF-8 can encode, got'
-        f' {self.name!r}; rename it'
+        'a Symmetry is a name and a function of an array, the name in text that'
+        f' UTF-8 can encode, got {self.name!r} and {self.fn!r}'
       )
     object.__setattr__(self, '_identity', _identity(self.fn))
 
@@ -223,15 +222,11 @@ def permutation(symmetry: SymmetryLike, shape: Sequence[int]) -> np.ndarray:
   shape = as_shape(shape)
   # What another function does may change: it may read a global variable.
   if NAMED.get(symmetry.name) is symmetry:
-    return _of_table(symmetry.name, shape).copy()
-  return _checked(symmetry, shape)
+    return _checked(symmetry, shape).copy()
+  return _checked.__wrapped__(symmetry, shape)
 
 
 @functools.lru_cache(maxsize=256)
-def _of_table(name: str, shape: tuple[int, ...]) -> np.ndarray:
-  return _checked(NAMED[name], shape)
-
-
 def _checked(symmetry: Symmetry, shape: tuple[int, ...]) -> np.ndarray:
   """Returns a permutation; raises if a function is no symmetry."""
   points = np.arange(math.prod(shape), dtype=np.int32)
@@ -314,7 +309,6 @@ def is_permutation(values: np.ndarray, num_points: int) -> bool:
   """Whether values, [N], are each of 0…N-1 once."""
   if values.shape != (num_points,) or values.dtype.kind not in 'iu':
     return False
-  # Grids have points.
   if not num_points or values.min() < 0 or values.max() >= num_points:
     return False
   seen = np.zeros(num_points, bool)
@@ -369,21 +363,18 @@ def _symmetry(
 
 
 def _rotate_quadrants(array: np.ndarray) -> np.ndarray:
-  top, bottom = np.split(array, 2, axis=0)
-  (top_left, top_right), (bottom_left, bottom_right) = (
-    np.split(half, 2, axis=1) for half in (top, bottom)
-  )
-  rows = ((bottom_left, top_left), (bottom_right, top_right))
-  return np.concatenate([np.concatenate(row, axis=1) for row in rows], axis=0)
+  rows, columns, *rest = array.shape
+  quadrants = array.reshape(2, rows // 2, 2, columns // 2, *rest)
+  return np.rot90(quadrants, -1, axes=(0, 2)).reshape(array.shape)
 
 
 def _swap(array: np.ndarray, axis: int, only: int | None = None) -> np.ndarray:
   """Swaps halves along an axis; `only` in one half (0, 1) of the other axis."""
-  swapped = np.roll(array, array.shape[axis] // 2, axis)
+  step = array.shape[axis] // 2
   if only is None:
-    return swapped
+    return np.roll(array, step, axis)
   halves = np.split(array, 2, axis=1 - axis)
-  halves[only] = np.split(swapped, 2, axis=1 - axis)[only]
+  halves[only] = np.roll(halves[only], step, axis)
   return np.concatenate(halves, axis=1 - axis)
 
 
