@@ -322,7 +322,7 @@ class _Need(NamedTuple):
 
   text: str
   is_met: Callable[[tuple[int, ...]], bool]
-  remedy: str = 'pad or crop the grid, or leave it out'
+  remedy: str = 'pad or crop the grid, or leave the symmetry out'
 
 
 _PLANE = _Need(
@@ -336,14 +336,14 @@ _SQUARE = _Need(
   'pad or crop the grid to a square, or use horizontal_flip and vertical_flip'
   ' instead (both together contain the rotation by 180°)',
 )
-_EVEN_ROWS = _Need('an even number of rows', lambda shape: shape[0] % 2 == 0)
-_EVEN_LENGTH = _Need(
-  'an even number of points', lambda shape: shape[0] % 2 == 0
-)
+_EVEN_ROWS = _Need('an even number of rows', lambda s: s[0] % 2 == 0)
 _EVEN_COLUMNS = _Need('an even number of columns', lambda s: s[1] % 2 == 0)
 _EVEN_SIDES = _Need(
   'an even number of rows and columns', lambda s: s[0] % 2 == s[1] % 2 == 0
 )
+_EVEN_LENGTH = _Need('an even number of points', lambda s: s[0] % 2 == 0)
+_EQUAL_01 = _Need('axes 0 and 1 of one length', lambda s: s[0] == s[1])
+_EQUAL_12 = _Need('axes 1 and 2 of one length', lambda s: s[1] == s[2])
 
 
 def _symmetry(
@@ -402,41 +402,31 @@ SYMMETRIES: Mapping[str, Symmetry] = types.MappingProxyType(
 # are added to the table come after them.
 PAPER_SYMMETRIES = tuple(SYMMETRIES)[:12]
 
-
-def _flip(name: str, axis: int) -> Symmetry:
-  return Symmetry(name, lambda x: np.flip(x, axis))
-
-
-def _shift(name: str, step: int, axis: int) -> Symmetry:
-  return Symmetry(name, lambda x: np.roll(x, step, axis))
-
-
-def _axes_rotation(first: int, second: int) -> Symmetry:
-  return _symmetry(
-    f'rotation_axes_{first}{second}',
-    lambda x: np.rot90(x, axes=(first, second)),
-    _Need(
-      f'axes {first} and {second} of one length',
-      lambda shape: shape[first] == shape[second],
-    ),
-  )
-
-
 # What a search tries by default on grids of 1, 2 and 3 axes. Two rotations of
 # a cube generate the third.
 CANDIDATES: Mapping[int, tuple[Symmetry, ...]] = types.MappingProxyType(
   {
     1: (
-      _flip('reversal', 0),
-      *(_shift(f'shift_by_{step}', step, 0) for step in (1, 2, 4)),
+      _symmetry('reversal', lambda x: np.flip(x, 0)),
+      _symmetry('shift_by_1', lambda x: np.roll(x, 1, 0)),
+      _symmetry('shift_by_2', lambda x: np.roll(x, 2, 0)),
+      _symmetry('shift_by_4', lambda x: np.roll(x, 4, 0)),
       _symmetry('half_swap', lambda x: _swap(x, 0), _EVEN_LENGTH),
     ),
     2: tuple(SYMMETRIES[name] for name in PAPER_SYMMETRIES),
     3: (
-      _axes_rotation(0, 1),
-      _axes_rotation(1, 2),
-      *(_flip(f'flip_axis_{axis}', axis) for axis in range(3)),
-      *(_shift(f'shift_axis_{axis}', 1, axis) for axis in range(3)),
+      _symmetry(
+        'rotation_axes_01', lambda x: np.rot90(x, 1, (0, 1)), _EQUAL_01
+      ),
+      _symmetry(
+        'rotation_axes_12', lambda x: np.rot90(x, 1, (1, 2)), _EQUAL_12
+      ),
+      _symmetry('flip_axis_0', lambda x: np.flip(x, 0)),
+      _symmetry('flip_axis_1', lambda x: np.flip(x, 1)),
+      _symmetry('flip_axis_2', lambda x: np.flip(x, 2)),
+      _symmetry('shift_axis_0', lambda x: np.roll(x, 1, 0)),
+      _symmetry('shift_axis_1', lambda x: np.roll(x, 1, 1)),
+      _symmetry('shift_axis_2', lambda x: np.roll(x, 1, 2)),
     ),
   }
 )
