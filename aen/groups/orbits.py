@@ -102,12 +102,8 @@ def add_pair(
 
   `orbits`, sharings and the lattice all compute their labels by this function,
   one generator at a time. It needs no permutation of the pairs, see `pair`:
-  gathering rows, then columns, takes a fraction of its time and memory.
-
-  Args:
-    labels: Numbered by first occurrence, row by row. int32 [N, M]
-    perm_in: What the generator does to inputs, [N].
-    perm_out: What it does to outputs, [M].
+  gathering rows, then columns, takes a fraction of its time and memory. The
+  labels, int32 [N, M], are numbered by first occurrence, row by row.
   """
   if labels[-1, -1] == labels.size - 1:  # every pair is alone: cycles
     return _cycles(_pair(perm_in, perm_out)).reshape(labels.shape)
