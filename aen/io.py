@@ -5,7 +5,7 @@ import contextlib
 import difflib
 import errno
 import hashlib
-import importlib.metadata
+import importlib
 import io
 import json
 import operator
@@ -100,7 +100,7 @@ _CHECKSUM = 'sha256'
 
 def write_json(path: PathLike, content: Mapping[str, Any]) -> None:
   """Writes a JSON file with a checksum of its content, atomically."""
-  signed = dict(content) | {_CHECKSUM: _digest(content)}
+  signed = {**content, _CHECKSUM: _digest(content)}
   with written_text(path) as file:
     json.dump(signed, file, indent=2, ensure_ascii=False)
 
@@ -240,21 +240,15 @@ def _environment() -> dict[str, Any]:
   """Returns what results may depend on besides the configuration."""
   import jax  # heavy, and the first rooms are NumPy only
 
-  versions = {}
-  for name in ('aen', 'jax', 'jaxlib', 'flax', 'optax', 'numpy'):
-    try:
-      versions[name] = importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:  # run from a clone
-      module = sys.modules.get(name)
-      versions[name] = getattr(module, '__version__', 'not installed')
+  names = ('aen', 'jax', 'jaxlib', 'flax', 'optax', 'numpy')
+  versions = {n: importlib.import_module(n).__version__ for n in names}
   revision, root = 'unknown', pathlib.Path(__file__).resolve().parents[1]
   if (root / '.git').exists():
     describe = ['git', '-C', str(root), 'describe', '--always', '--dirty']
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-      found = subprocess.run(
-        describe, capture_output=True, check=True, timeout=10
-      )
-      revision = found.stdout.decode().strip()
+      revision = subprocess.check_output(
+        describe, stderr=subprocess.DEVNULL, text=True, timeout=10
+      ).strip()
   return {
     'versions': versions,
     'revision': revision,

@@ -9,7 +9,7 @@ the table that it respects, and networks are ordered by inclusion of closures.
 Legend: K symmetries, 2^K states, R networks, L layers (N inputs, M outputs).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import hashlib
 import itertools
@@ -19,18 +19,12 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from aen import io as io_lib
+from aen.groups import orbits as orbits_lib
 from aen.groups import symmetries as symmetries_lib
-from aen.groups.orbits import add_generator
-from aen.groups.orbits import add_pair
-from aen.groups.orbits import as_shape
-from aen.groups.orbits import is_invariant
-from aen.groups.orbits import orbits
-from aen.groups.orbits import permutation
 
 MAX_SYMMETRIES = 20
 _MIN_CACHED = 2**26  # states times pairs of points, from which on it takes long
 _CACHE_VERSION = b'aen lattice 1'
-_MAX_CANDIDATES = 64  # images of a point that are tried
 
 T = TypeVar('T')
 
@@ -133,18 +127,19 @@ class Lattice:
 
   def coarser(self, network: int) -> list[int]:
     """Returns the networks one step up: minimal ones with more symmetry."""
-    above = [n for n in range(len(self)) if self.contains(n, network)]
-    above.remove(network)
-    return [
-      n for n in above if not any(self.contains(n, m) for m in above if m != n)
-    ]
+    return self._nearest(network, self.contains)
 
   def finer(self, network: int) -> list[int]:
     """Returns the networks one step down: maximal ones with less symmetry."""
-    below = [n for n in range(len(self)) if self.contains(network, n)]
-    below.remove(network)
+    return self._nearest(network, lambda n, other: self.contains(other, n))
+
+  def _nearest(
+    self, network: int, is_beyond: Callable[[int, int], bool]
+  ) -> list[int]:
+    beyond = [n for n in range(len(self)) if is_beyond(n, network)]
+    beyond.remove(network)
     return [
-      n for n in below if not any(self.contains(m, n) for m in below if m != n)
+      n for n in beyond if not any(is_beyond(n, m) for m in beyond if m != n)
     ]
 
 
@@ -181,21 +176,19 @@ def lattice(
       f' {MAX_SYMMETRIES}, got {len(symmetries)}; leave some out'
     )
   lists = (list, tuple, np.ndarray)
-  if not isinstance(grids, lists) or any(
-    not isinstance(grid, lists) or not np.ndim(grid) for grid in grids
+  if (
+    not isinstance(grids, lists)
+    or len(grids) < 2
+    or any(not isinstance(grid, lists) or not np.ndim(grid) for grid in grids)
   ):
     raise ValueError(
-      'grids must be a list of grids, such as [(28, 28), (20, 20)], got'
-      f' {grids!r}'
+      'grids must be a list of grids, that of the inputs and at least one of'
+      f' outputs, such as [(28, 28), (20, 20)], got {grids!r}'
     )
-  shapes = tuple(as_shape(grid) for grid in grids)
-  if len(shapes) < 2:
-    raise ValueError(
-      'a network needs the grid of its inputs and at least one of outputs, got'
-      f' {shapes}'
-    )
+  shapes = tuple(symmetries_lib.as_shape(grid) for grid in grids)
   permutations = {
-    shape: [permutation(s, shape) for s in symmetries] for shape in shapes
+    shape: [symmetries_lib.permutation(s, shape) for s in symmetries]
+    for shape in shapes
   }
   layers = list(itertools.pairwise(shapes))
   num_states = 2 ** len(symmetries)
@@ -233,12 +226,9 @@ def _networks(
   """
   sets = {s: _reduced(p, math.prod(s)) for s, p in permutations.items()}
   distinct = list(dict.fromkeys(layers))
-  num_symmetries = len(permutations[layers[0][0]])
-  steps, orbits_of = _walk(
-    num_symmetries, [(sets[a], sets[b]) for a, b in distinct]
-  )
+  steps, orbits_of = _walk([(sets[a], sets[b]) for a, b in distinct])
   closure_of = [min(steps, key=int.bit_count)]
-  for state in range(1, 2**num_symmetries):
+  for state in range(1, 2 ** len(permutations[layers[0][0]])):
     # One step from the state without its lowest bit.
     lowest = (state & -state).bit_length() - 1
     closure_of.append(steps[closure_of[state & (state - 1)]][lowest])
@@ -261,82 +251,24 @@ class _Points(NamedTuple):
 
 
 def _reduced(permutations: Sequence[np.ndarray], num_points: int) -> _Points:
-  """Returns a grid without the orbits that are copies of others.
+  """Returns a grid with only one of the points that every symmetry fixes.
 
-  Let all symmetries of the table together have the orbits A and B, and let
-  f: A → B be a bijection with f(g x) = g f(x) for each of them. Then f × id
-  maps the orbits of any state on A × Y to those on B × Y: which states share
-  weights in the same way is seen on A alone, and B only doubles the number of
-  weights. A table whose symmetries fix most points is reduced to few.
+  Let x and x' be such points. The orbits of any state on {x} × Y and {x'} × Y
+  are the same: which states share weights in the same way is seen on x alone,
+  and x' only adds to the number of weights. A table whose symmetries fix most
+  points is reduced to few.
   """
-  labels = orbits(permutations, num_points)
-  # Lengths of cycles are equal where f exists: few candidates for f are left.
-  lengths = np.stack(
-    [np.zeros_like(labels), *map(_cycle_lengths, permutations)], axis=1
-  )
-  kinds = np.unique(lengths, axis=0, return_inverse=True)[1].ravel()
-  by_orbit = np.argsort(labels, kind='stable')
-  members = np.split(by_orbit, np.cumsum(np.bincount(labels))[:-1])
-  kept: dict[bytes, list[np.ndarray]] = {}  # by the kinds of their points
-  copies = np.zeros(len(labels), np.int64)
-  image = np.full(len(labels), -1)
-  for orbit in members:
-    alike = kept.setdefault(np.sort(kinds[orbit]).tobytes(), [])
-    for other in alike:
-      if orbit.size == 1 or _is_copy(permutations, kinds, orbit, other, image):
-        copies[other] += 1
-        break
-    else:
-      alike.append(orbit)
-      copies[orbit] = 1
-  points = np.flatnonzero(copies)
-  place = np.cumsum(copies > 0, dtype=np.int32) - np.int32(1)
-  return _Points([place[p[points]] for p in permutations], copies[points])
-
-
-def _cycle_lengths(permutation: np.ndarray) -> np.ndarray:
-  """Returns the length of each point's cycle."""
-  labels = add_generator(
-    np.arange(permutation.size, dtype=np.int32), permutation
-  )
-  return np.bincount(labels)[labels]
-
-
-def _is_copy(
-  permutations: Sequence[np.ndarray],
-  kinds: np.ndarray,
-  orbit: np.ndarray,
-  other: np.ndarray,
-  image: np.ndarray,
-) -> bool:
-  """Whether some bijection of two orbits commutes with all permutations.
-
-  It is determined by the image of one point. Not every candidate is tried: a
-  copy that is not recognised costs time, and changes nothing else. `image` is
-  scratch space, one entry per point.
-  """
-  candidates = other[kinds[other] == kinds[orbit[0]]]
-  for candidate in candidates[:_MAX_CANDIDATES]:
-    image[orbit] = -1
-    image[orbit[0]] = candidate
-    reached = orbit[:1]
-    while reached.size:  # gather form: image[p[x]] = p[image[x]]
-      new = []
-      for p in permutations:
-        there = p[reached]
-        fresh = image[there] < 0
-        image[there[fresh]] = p[image[reached[fresh]]]
-        new.append(there[fresh])
-      reached = np.concatenate(new)
-    if np.array_equal(np.sort(image[orbit]), other) and all(
-      np.array_equal(image[p[orbit]], p[image[orbit]]) for p in permutations
-    ):
-      return True
-  return False
+  points = np.arange(num_points)
+  fixed = (np.stack([points, *permutations]) == points).all(0)
+  kept = ~fixed
+  kept[fixed.argmax()] = True  # the first one; if there is none, a kept point
+  place = np.cumsum(kept, dtype=np.int32) - np.int32(1)
+  copies = np.where(fixed, fixed.sum(), 1)
+  return _Points([place[p[kept]] for p in permutations], copies[kept])
 
 
 def _walk(
-  num_symmetries: int, layers: Sequence[tuple[_Points, _Points]]
+  layers: Sequence[tuple[_Points, _Points]],
 ) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
   """Visits every network once, adding one symmetry at a time.
 
@@ -349,16 +281,18 @@ def _walk(
     steps: closure -> the closure after adding each symmetry, [R][K].
     orbits_of: closure -> the number of orbits in each layer, [R][L].
   """
-
-  def actions(s: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(a.permutations[s], b.permutations[s]) for a, b in layers]
+  num_symmetries = len(layers[0][0].permutations)
+  actions = [
+    [(a.permutations[s], b.permutations[s]) for a, b in layers]
+    for s in range(num_symmetries)
+  ]
 
   def closure(state: int, labels: Sequence[np.ndarray]) -> int:
     """Adds to a state every symmetry under which the labels do not change."""
-    for s in range(num_symmetries):
+    for s, action in enumerate(actions):
       if not state >> s & 1 and all(
-        is_invariant(part, *action)
-        for part, action in zip(labels, actions(s), strict=True)
+        orbits_lib.is_invariant(part, *perms)
+        for part, perms in zip(labels, action, strict=True)
       ):
         state |= 1 << s
     return state
@@ -374,7 +308,7 @@ def _walk(
     return counts
 
   sizes = [(len(a.copies), len(b.copies)) for a, b in layers]
-  as_shape(sum(n * m for n, m in sizes))  # raises if int32 labels are too few
+  symmetries_lib.as_shape(sum(n * m for n, m in sizes))  # raises if too many
   alone = [np.arange(n * m, dtype=np.int32).reshape(n, m) for n, m in sizes]
   bottom = closure(0, alone)
   steps: dict[int, list[int]] = {}
@@ -385,14 +319,14 @@ def _walk(
   while pending:
     here, labels = pending.pop()
     steps[here] = [here] * num_symmetries
-    for s in range(num_symmetries):
+    for s, action in enumerate(actions):
       if here >> s & 1:
         continue
       there = _known_step(s, arrivals[here], steps)
       if there is None:
         joined = [
-          add_pair(part, *action)
-          for part, action in zip(labels, actions(s), strict=True)
+          orbits_lib.add_pair(part, *perms)
+          for part, perms in zip(labels, action, strict=True)
         ]
         there = closure(here | 1 << s, joined)
         if there not in arrivals:

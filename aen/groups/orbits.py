@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from aen import io as io_lib
-from aen.groups.symmetries import as_shape
+from aen.groups.symmetries import as_shape as as_shape
 from aen.groups.symmetries import is_permutation
 from aen.groups.symmetries import MAX_POINTS
 from aen.groups.symmetries import permutation as permutation
 
 _BLOCK = 2**15  # points or pairs at once: what fits into a cache
-_SHORT = 4  # the order of a rotation by 90°, and of most symmetries at most
+_ALONE = np.zeros(1, np.int32)  # the permutation of one output
 
 
 def pair(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
@@ -39,6 +39,10 @@ def pair(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
   for name, given in (('perm_in', perm_in), ('perm_out', perm_out)):
     check_permutation(name, given, given.size)
   check_kernel(perm_in.size, perm_out.size)
+  return _pair(perm_in, perm_out)
+
+
+def _pair(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
   rows = perm_in.astype(np.int32) * np.int32(perm_out.size)
   return np.add.outer(rows, perm_out.astype(np.int32)).ravel()
 
@@ -80,22 +84,15 @@ def orbits(permutations: Iterable[np.ndarray], num_points: int) -> np.ndarray:
     raise ValueError(
       f'permutations must be a list of arrays, got {permutations!r}'
     )
-  as_shape(num_points)  # raises if there are too many
   labels = None
-  for k, permutation_k in enumerate(permutations):
-    permutation_k = io_lib.array(permutation_k, f'permutation {k}')
-    check_permutation(f'permutation {k}', permutation_k, num_points)
+  for k, generator in enumerate(permutations):
+    generator = io_lib.array(generator, f'permutation {k}')
+    check_permutation(f'permutation {k}', generator, num_points)
     if labels is None:
-      labels = _cycles(permutation_k.astype(np.int32))
+      labels = _cycles(generator.astype(np.int32))
     else:
-      labels = add_generator(labels, permutation_k)
+      labels = add_pair(labels[:, None], generator, _ALONE)[:, 0]
   return np.arange(num_points, dtype=np.int32) if labels is None else labels
-
-
-def add_generator(labels: np.ndarray, generator: np.ndarray) -> np.ndarray:
-  """Returns the labels of the orbits with one more generator."""
-  alone = np.zeros(1, np.int32)
-  return add_pair(labels[:, None], generator, alone)[:, 0]
 
 
 def add_pair(
@@ -105,20 +102,11 @@ def add_pair(
 
   `orbits`, sharings and the lattice all compute their labels by this function,
   one generator at a time. It needs no permutation of the pairs, see `pair`:
-  gathering rows, then columns, takes a fraction of its time and memory.
-
-  Args:
-    labels: Numbered by first occurrence, row by row. int32 [N, M]
-    perm_in: What the generator does to inputs, [N].
-    perm_out: What it does to outputs, [M].
-
-  Returns:
-    int32 [N, M].
+  gathering rows, then columns, takes a fraction of its time and memory. The
+  labels, int32 [N, M], are numbered by first occurrence, row by row.
   """
   if labels[-1, -1] == labels.size - 1:  # every pair is alone: cycles
-    rows = perm_in.astype(np.int32) * np.int32(perm_out.size)
-    image = np.add.outer(rows, perm_out, dtype=np.int32, casting='unsafe')
-    return _cycles(image.ravel()).reshape(labels.shape)
+    return _cycles(_pair(perm_in, perm_out)).reshape(labels.shape)
   return _merge(labels, perm_in, perm_out)
 
 
@@ -145,30 +133,25 @@ def join(*labels: np.ndarray) -> np.ndarray:
   >>> join(np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2])).tolist()
   [0, 0, 0, 1]
   """
-  if not labels:
-    raise ValueError('join needs at least one array of labels, got none')
   try:
     parts = [np.asarray(part) for part in labels]
   except ValueError:  # rows of different lengths
-    parts = [np.asarray(None)]
-  if len({part.shape for part in parts}) > 1 or not (
-    parts[0].ndim == 1 and parts[0].size
+    parts = []
+  if (
+    len({part.shape for part in parts}) != 1
+    or parts[0].ndim != 1
+    or not parts[0].size
+    or any(p.dtype.kind not in 'biufUS' or (p != p).any() for p in parts)
   ):
+    found = [f'{part.dtype} {part.shape}' for part in parts]
     raise ValueError(
-      'join needs one-dimensional labels of the same points, at least one, got'
-      f' shapes {[part.shape for part in parts]}'
-    )
-  if any(
-    part.dtype.kind not in 'biufUS' or (part != part).any() for part in parts
-  ):
-    raise ValueError(
-      'join needs labels that are numbers or text, none of them NaN, got dtypes'
-      f' {[part.dtype.name for part in parts]}'
+      'join needs labels of the same points: at least one array [N] of numbers'
+      f' or text, without NaN, got {found}'
     )
   joined = canonical(parts[0])
   for part in parts[1:]:
     partner = _first_occurrence(canonical(part))
-    joined = _merge(joined[:, None], partner, np.zeros(1, np.int32))[:, 0]
+    joined = _merge(joined[:, None], partner, _ALONE)[:, 0]
   return joined
 
 
@@ -225,8 +208,6 @@ def _cycles(labels: np.ndarray) -> np.ndarray:
   All this happens in place and in blocks: obtaining memory for temporary arrays
   of N points takes longer than computing them.
   """
-  if (short := _short_cycles(labels)) is not None:
-    return short
   descents = ascents = 0
   for points, image in _in_blocks(labels):
     descents += np.count_nonzero(image < points)
@@ -258,30 +239,6 @@ def _cycles(labels: np.ndarray) -> np.ndarray:
     following = _cycles(following)
     for _, block in _in_blocks(labels):
       block[:] = _gather(following, block)
-  return labels
-
-
-def _short_cycles(permutation: np.ndarray) -> np.ndarray | None:
-  """Labels the cycles of a permutation; None if its order exceeds `_SHORT`.
-
-  Follows every point until it is back, and takes the lowest point on the way,
-  which has its label already.
-  """
-  labels, count = np.empty_like(permutation), 0
-  for points, image in _in_blocks(permutation):
-    lowest, here = np.minimum(points, image), image
-    for _ in range(_SHORT - 1):
-      here = _gather(permutation, here)
-      if np.array_equal(here, points):
-        break
-      np.minimum(lowest, here, out=lowest)
-    else:
-      return None
-    block = labels[points[0] : points[-1] + 1]
-    np.cumsum(lowest == points, dtype=np.int32, out=block)
-    block += np.int32(count - 1)
-    count = int(block[-1]) + 1
-    block[:] = _gather(labels, lowest)
   return labels
 
 
@@ -317,7 +274,9 @@ def _merge(
       left, right = _gather(parent, below), _gather(parent, above)
   if np.array_equal(parent, alone):
     return labels
-  return _gather(_rank(_roots(parent, parent)), labels)
+  root = _roots(parent, parent)
+  rank = np.cumsum(root == alone, dtype=np.int32) - np.int32(1)
+  return _gather(_gather(rank, root), labels)
 
 
 def _roots(parent: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -326,9 +285,3 @@ def _roots(parent: np.ndarray, classes: np.ndarray) -> np.ndarray:
   while not np.array_equal(above := _gather(parent, classes), classes):
     classes = above
   return classes
-
-
-def _rank(root: np.ndarray) -> np.ndarray:
-  """Numbers classes, given each one's lowest member, by that member."""
-  is_root = root == np.arange(root.size, dtype=np.int32)
-  return _gather(np.cumsum(is_root, dtype=np.int32) - np.int32(1), root)

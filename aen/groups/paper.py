@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from aen import io as io_lib
-from aen.groups.orbits import as_shape
 from aen.groups.orbits import check_permutation
 
 
@@ -57,9 +56,8 @@ def alg1(
     I, int32 [N]. (The paper also returns C and calls it the number of weights;
     as printed, C is the number of orbits minus one.)
   """
-  if not all(isinstance(group, Iterable) for group in _listed(groups)):
-    raise ValueError('groups must be lists of permutations, got others')
-  num_points = _check([g for group in groups for g in group], num_points)
+  tables = [g for group in _listed(groups) for g in _listed(group)]
+  num_points = _check(tables, num_points)
   visited = [-1] * num_points  # V
   labels = list(range(num_points))  # I
   count = -1  # C
@@ -98,7 +96,7 @@ def alg2(
   Returns:
     I, int32 [N].
   """
-  num_points = _check(_listed(elements), num_points)
+  num_points = _check(elements, num_points)
   visited = [-1] * num_points
   labels = list(range(num_points))
   count = -1
@@ -115,15 +113,14 @@ def alg2(
 
 def _listed(given: Any) -> list[Any]:
   if not isinstance(given, Iterable):
-    raise ValueError(f'expected a list, got {given!r}')
+    raise ValueError(f'expected lists of permutations, got {given!r}')
   return list(given)
 
 
 def _check(tables: Iterable[Sequence[int]], num_points: int) -> int:
   """Returns the number of points; raises unless all tables permute them."""
   num_points = io_lib.positive(num_points, 'num_points')
-  as_shape(num_points)  # raises if there are too many
-  for table in tables:
-    name = 'a permutation'
+  name = 'a permutation'
+  for table in _listed(tables):
     check_permutation(name, io_lib.array(table, name), num_points)
   return num_points

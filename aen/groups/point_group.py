@@ -94,40 +94,38 @@ def group(symmetries: symmetries_lib.SymmetryLike, ndim: int = 2) -> Group:
       f'ndim must be at least 1 and at most {MAX_AXES} axes, got {ndim!r}'
     )
   found = symmetries_lib.as_symmetries(symmetries)
-  generators = frozenset(_flat(_matrix(s, int(ndim))) for s in found)
+  generators = frozenset(_matrix(s, int(ndim)).tobytes() for s in found)
   return _generated(generators, int(ndim))
 
 
 @functools.lru_cache(maxsize=256)
-def _generated(generators: frozenset[tuple[int, ...]], ndim: int) -> Group:
-  """Lists the group of given generating matrices."""
-  matrices = [np.reshape(g, (ndim, ndim)) for g in generators]
-  identity = _flat(np.eye(ndim, dtype=np.int8))
-  found, frontier = {identity}, [identity]
+def _generated(generators: frozenset[bytes], ndim: int) -> Group:
+  """Lists the group of given generating matrices, int8 as bytes."""
+  shape = ndim, ndim
+  matrices = [np.frombuffer(g, np.int8).reshape(shape) for g in generators]
+  identity = np.eye(ndim, dtype=np.int8)
+  found, frontier = {identity.tobytes(): identity}, [identity]
   while frontier:
-    known = [np.reshape(f, (ndim, ndim)) for f in frontier]
-    products = {_flat(g @ m) for g in matrices for m in known}
-    frontier = sorted(products - found)
-    found |= products
+    products = [g @ m for g in matrices for m in frontier]
+    new = {m.tobytes(): m for m in products if m.tobytes() not in found}
+    frontier = list(new.values())
+    found |= new
     if len(found) > MAX_ORDER:
       raise ValueError(
         f'these symmetries generate a group of more than {MAX_ORDER} elements,'
         ' each of which is an entry of a convolution; leave some out'
       )
-  order = sorted(found, key=lambda f: (f != identity, f))
-  elements = np.array(order, np.int8).reshape(-1, ndim, ndim)
-  index = {f: i for i, f in enumerate(order)}
+  del found[identity.tobytes()]
+  others = sorted(found.values(), key=lambda m: m.ravel().tolist())
+  elements = np.stack([identity, *others])
+  index = {m.tobytes(): i for i, m in enumerate(elements)}
   table = np.array(
-    [[index[_flat(g @ h)] for h in elements] for g in elements], np.int32
+    [[index[(g @ h).tobytes()] for h in elements] for g in elements], np.int32
   )
   inverse = np.argmin(table, axis=1).astype(np.int32)
   for array in (elements, table, inverse):
     array.flags.writeable = False  # the cache returns these very arrays
   return Group(elements, table, inverse)
-
-
-def _flat(matrix: np.ndarray) -> tuple[int, ...]:
-  return tuple(int(v) for v in matrix.ravel())
 
 
 # On two points a half swap is a flip, and on four points a roll by 4 is the

@@ -7,7 +7,7 @@ points under the generators of a group.
 Legend: N input points, M output points, |G| group elements.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Set
 import dataclasses
 import functools
 import hashlib
@@ -121,45 +121,40 @@ def dense_sharing(
   in_shape, out_shape = as_shape(in_shape), as_shape(out_shape)
   shape = math.prod(in_shape), math.prod(out_shape)
   check_kernel(*shape)
-  actions = []  # of each symmetry, on inputs [N] and on outputs [M]
+  actions = {}  # on inputs [N] and outputs [M], by a hash
   for symmetry in symmetries_lib.as_symmetries(symmetries):
     perm_in = permutation(symmetry, in_shape)
-    if invariant:
-      perm_out = np.arange(shape[1], dtype=np.int32)
-    else:
+    perm_out = np.arange(shape[1], dtype=np.int32)
+    if not invariant:
       perm_out = permutation(symmetry, out_shape)
-    actions.append((perm_in, perm_out))
-  digests = [
-    hashlib.sha256(p.tobytes() + q.tobytes()).digest() for p, q in actions
-  ]
+    digest = hashlib.sha256(perm_in.tobytes() + perm_out.tobytes()).digest()
+    actions[digest] = perm_in, perm_out
 
   def kernel() -> np.ndarray:
-    as_shape(shape)  # raises if there are more entries than int32 labels
     # A search asks for one set of symmetries after another: often the labels of
     # all but one of them are at hand.
-    for k in range(len(actions)):
-      others = _dense_key(shape, digests[:k] + digests[k + 1 :])
-      if (known := _memory.get(others)) is not None:
-        return add_pair(known.kernel, *actions[k])
+    for digest, action in actions.items():
+      others = _memory.get(_dense_key(shape, actions.keys() - {digest}))
+      if others is not None:
+        return add_pair(others.kernel, *action)
     labels = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
-    for action in actions:
+    for action in actions.values():
       labels = add_pair(labels, *action)
     return labels
-
-  key = _dense_key(shape, digests)
 
   def sharing() -> Sharing:
     large = actions and math.prod(shape) >= MIN_CACHED_POINTS
     labels = io_lib.from_disk(key, kernel) if large else kernel()
-    bias = orbits([perm_out for _, perm_out in actions], shape[1])
+    bias = orbits([perm_out for _, perm_out in actions.values()], shape[1])
     return Sharing(labels.reshape(shape), bias)
 
+  key = _dense_key(shape, actions.keys())
   return _from_memory(key, sharing)
 
 
-def _dense_key(shape: tuple[int, ...], digests: Sequence[bytes]) -> str:
+def _dense_key(shape: tuple[int, ...], digests: Set[bytes]) -> str:
   """Returns the key of a kernel: what the symmetries do, in any order."""
-  parts = (_CACHE_VERSION, repr(shape).encode(), *sorted(set(digests)))
+  parts = (_CACHE_VERSION, repr(shape).encode(), *sorted(digests))
   return hashlib.sha256(b'|'.join(parts)).hexdigest()
 
 

@@ -37,8 +37,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from aen.groups import orbits as orbits_lib
 from aen.groups import symmetries as symmetries_lib
-from aen.groups.orbits import permutation
 
 MAX_ELEMENTS = 1536
 _MAX_ENTRIES = 2**22  # of the array of a group's elements
@@ -89,28 +89,12 @@ class Structure:
     return list(itertools.product(range(num_in), range(num_out)))
 
   @property
-  def shape(self) -> tuple[int, int]:
-    """(N, M), the shape of the kernel."""
-    sides = self.in_sectors, self.out_sectors
-    num_in, num_out = (sum(c * n for c, n in side) for side in sides)
-    return num_in, num_out
-
-  @property
   def entries(self) -> list[tuple[int, int, int]]:
     """The shape [q, n, m] of each pair of sectors."""
     return [
       (q, self.in_sectors[s][1], self.out_sectors[t][1])
       for q, (s, t) in zip(self.cosets, self.pairs, strict=True)
     ]
-
-  @property
-  def num_multiplications(self) -> int:
-    """Multiplications of the products, per example; N · M for a dense layer."""
-    return sum(
-      block.size * self.in_sectors[s][1] * self.out_sectors[t][1]
-      for block in self.blocks
-      for s, t in itertools.product(block.inputs, block.outputs)
-    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -152,7 +136,9 @@ class Spectral:
   @property
   def shape(self) -> tuple[int, int]:
     """(N, M), the shape of the kernel."""
-    return self.structure.shape
+    sides = self.structure.in_sectors, self.structure.out_sectors
+    num_in, num_out = (sum(c * n for c, n in side) for side in sides)
+    return num_in, num_out
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -230,59 +216,43 @@ class Abelian:
     return cls(identity[None], np.zeros((1, 1), np.int64), 1)
 
   @functools.cached_property
-  def firsts(self) -> np.ndarray:
-    """The first point of each orbit."""
-    points = np.arange(self.elements.shape[1], dtype=np.int32)
-    return np.flatnonzero(self.elements.min(0) == points)
+  def places(self) -> dict[bytes, int]:
+    """Which element a permutation is, by its bytes."""
+    return {element.tobytes(): i for i, element in enumerate(self.elements)}
 
-  @functools.cached_property
-  def _place(self) -> dict[bytes, int]:
-    images = self.elements[:, self.firsts]
-    return {row.tobytes(): i for i, row in enumerate(images)}
-
-  def find(self, permutation_: np.ndarray) -> int | None:
-    """Returns which element a permutation is, None if it is not one.
-
-    The permutation must commute with A, so that it is determined by what it
-    does to one point of each orbit: p(a·x) = a·p(x).
-    """
-    return self._place.get(permutation_[self.firsts].tobytes())
-
-  def commutes_with(self, generator: np.ndarray) -> bool:
+  def commutes_with(self, permutation: np.ndarray) -> bool:
     """Whether every element commutes with a permutation."""
     return all(
-      np.array_equal(g[generator], generator[g]) for g in self.generators
+      np.array_equal(g[permutation], permutation[g]) for g in self.generators
     )
 
   def extended(self, generator: np.ndarray) -> 'Abelian | None':
-    """Returns the group with one more generator, which must commute.
+    """Returns the group with one more generator.
 
     Let g^k be the first power of g in A. The elements of the larger group are
     a·g^j with j < k, and every character ρ of A has k extensions, one for each
     k-th root of ρ(g^k) as the value at g.
 
     Returns:
-      The larger group, None if it has more than `MAX_ELEMENTS` elements, or
-      more than fit into memory.
+      The larger group; None if g does not commute with A, or if it has more
+      than `MAX_ELEMENTS` elements, or more than fit into memory.
     """
+    if not self.commutes_with(generator):
+      return None
     powers = [np.arange(generator.size, dtype=np.int32)]
-    while (place := self.find(power := powers[-1][generator])) is None:
+    while (power := powers[-1][generator]).tobytes() not in self.places:
       powers.append(power)
       size = len(powers) * len(self.elements)
       if size > min(MAX_ELEMENTS, _MAX_ENTRIES // generator.size):
         return None
     k, size = len(powers), len(powers) * len(self.elements)
-    denominator = self.denominator * k
-    roots = np.add.outer(
-      self.denominator * np.arange(k), self.phases[:, place]
-    )  # [k, |A|]
-    phases = (
-      k * self.phases[None, :, None, :]
-      + roots[:, :, None, None] * np.arange(k)[:, None]
-    ) % denominator
-    elements = np.concatenate([self.elements[:, p] for p in powers])
+    denominator, j = self.denominator * k, np.arange(k)
+    at_power = self.phases[:, self.places[power.tobytes()]]
+    roots = np.add.outer(self.denominator * j, at_power)  # [k, |A|]
+    at_powers = roots[:, :, None, None] * j[:, None]
+    phases = (k * self.phases[None, :, None, :] + at_powers) % denominator
     return Abelian(
-      elements,
+      np.concatenate([self.elements[:, p] for p in powers]),
       phases.reshape(size, size),
       denominator,
       (*self.generators, generator),
@@ -326,10 +296,8 @@ def abelian_subsets(
   found = {0: Abelian.trivial(num_points)}
   for k, generator in enumerate(generators):
     for subset, group in list(found.items()):
-      if len(found) < _MAX_SUBSETS and group.commutes_with(generator):
-        larger = group.extended(generator)
-        if larger is not None:
-          found[subset | 1 << k] = larger
+      if len(found) < _MAX_SUBSETS and (larger := group.extended(generator)):
+        found[subset | 1 << k] = larger
   return found
 
 
@@ -346,23 +314,16 @@ def dense_spectral(
   A is generated by commuting products of the layer's symmetries. Those of
   `SYMMETRIES` that the layer has without being asked for are among them.
 
-  Args:
-    symmetries: The symmetries that the layer is equivariant to.
-    in_shape: The grid of its inputs, N points in all.
-    out_shape: The grid of its outputs, M points in all.
-    index: The weight of each kernel entry, `dense_sharing(…).kernel`, [N, M].
-    invariant: Whether the symmetries act trivially on the outputs.
-    force: Whether to return the best spectral form even if another one, or
-      gathering the whole kernel, is expected to be faster.
-
-  Returns:
-    Its form; None for a layer that should gather its whole kernel.
+  The index is the kernel of `dense_sharing`, [N, M], with the same symmetries
+  and shapes. None stands for a layer that should gather its whole kernel. With
+  `force`, the best spectral form is returned, even if another one, or gathering
+  the whole kernel, is expected to be faster.
 
   >>> from aen.groups.sharing import dense_sharing
   >>> flip = symmetries_lib.SYMMETRIES['horizontal_flip']
   >>> index = dense_sharing((flip,), (28, 28), (20, 20)).kernel
   >>> form = dense_spectral((flip,), (28, 28), (20, 20), index)
-  >>> form.num_elements, form.structure.num_multiplications / index.size
+  >>> form.num_elements, form.index.size / index.size
   (2, 0.5)
   """
   num_in, num_out = index.shape
@@ -371,8 +332,9 @@ def dense_spectral(
     """Returns what a symmetry does to the N + M points."""
     perm_out = np.arange(num_out, dtype=np.int32)
     if not invariant:
-      perm_out = permutation(symmetry, out_shape)
-    return np.concatenate([permutation(symmetry, in_shape), num_in + perm_out])
+      perm_out = symmetries_lib.permutation(symmetry, out_shape)
+    perm_in = symmetries_lib.permutation(symmetry, in_shape)
+    return np.concatenate([perm_in, num_in + perm_out])
 
   found = [action(symmetry) for symmetry in symmetries]
   for symmetry in symmetries_lib.SYMMETRIES.values() if found else ():
@@ -381,9 +343,7 @@ def dense_spectral(
     except ValueError:  # it cannot act on these grids
       continue
     rows, columns = implied[:num_in], implied[num_in:] - num_in
-    if np.array_equal(index[rows[0], columns], index[0]) and np.array_equal(
-      index[rows][:, columns], index
-    ):
+    if orbits_lib.is_invariant(index, rows, columns):
       found.append(implied)
   products = (a[b] for a, b in itertools.product(found, repeat=2))
   identity = np.arange(num_in + num_out, dtype=np.int32).tobytes()
@@ -409,13 +369,14 @@ def _involution_cost(exchange: np.ndarray, num_in: int) -> float:
   )
   if not n * m or exchange.size == 2 * (n + m):  # no pairs, or no fixed points
     return math.inf
-  operations = {
-    'multiplication': 3 * _BATCH * (rows * columns + 2 * n * m),
-    'kernel entry': rows * columns + n * m,
-    'activation': _BATCH * exchange.size,
-    'product': 3,
-  }
-  return _nanoseconds(operations)
+  return _nanoseconds(
+    {
+      'multiplication': 3 * _BATCH * (rows * columns + 2 * n * m),
+      'kernel entry': rows * columns + n * m,
+      'activation': _BATCH * exchange.size,
+      'product': 3,
+    }
+  )
 
 
 def best_subgroup(
@@ -426,45 +387,30 @@ def best_subgroup(
 ) -> Abelian | None:
   """Returns the abelian group that makes a training step fastest.
 
-  A beam search: groups grow by one candidate at a time.
-
-  Args:
-    candidates: Permutations of inputs and outputs, each [N + M].
-    num_in: N.
-    num_out: M.
-    force: As in `dense_spectral`.
-
-  Returns:
-    The group; None for no group, hence the whole kernel.
+  A beam search: groups grow by one of the candidates, permutations of inputs
+  and outputs [N + M], at a time. None stands for the whole kernel.
   """
   best = None
   beam = [Abelian.trivial(num_in + num_out)]
   lowest = math.inf if force else step_cost(beam[0], num_in)
   seen: set[tuple[bool, ...]] = set()
   while True:
-    grown: list[tuple[float, int, Abelian]] = []
+    grown: list[tuple[float, Abelian]] = []
     for group, candidate in itertools.product(beam, candidates):
-      if not group.commutes_with(candidate):
-        continue
-      if group.find(candidate) is not None:
-        continue
-      larger = group.extended(candidate)
+      is_new = candidate.tobytes() not in group.places
+      larger = group.extended(candidate) if is_new else None
       if larger is None:
         continue
       # Groups that candidates generate are equal if they contain the same ones.
-      members = tuple(
-        larger.commutes_with(c) and larger.find(c) is not None
-        for c in candidates
-      )
+      members = tuple(c.tobytes() in larger.places for c in candidates)
       if members not in seen:
         seen.add(members)
-        grown.append((step_cost(larger, num_in), len(grown), larger))
-    grown.sort(key=lambda entry: entry[:2])
-    beam = [group for _, _, group in grown[:_BEAM]]
+        grown.append((step_cost(larger, num_in), larger))
+    grown.sort(key=lambda entry: entry[0])
+    beam = [group for _, group in grown[:_BEAM]]
     if not grown or grown[0][0] >= lowest:
-      break
-    lowest, best = grown[0][0], beam[0]
-  return best
+      return best
+    lowest, best = grown[0]
 
 
 def step_cost(group: Abelian, num_in: int) -> float:
@@ -481,17 +427,11 @@ def step_operations(
 ) -> dict[str, float]:
   """Counts what the time of a training step of a layer depends on.
 
-  Args:
-    group: Permutes inputs and outputs; the trivial one stands for a layer that
-      gathers its whole kernel.
-    num_in: The number of inputs, N.
-    batch: The batch size, B.
-
-  Returns:
-    Multiplications of the products, in which each entry of a kernel takes part
-    three times; entries of the kernel, or of the blocks, which are gathered,
-    transformed and updated (more of this if orbits have different stabilisers);
-    permuted activations; multiplications of the transforms; products.
+  Multiplications of the products, in which each entry of a kernel takes part
+  three times; entries of the kernel, or of the blocks, which are gathered,
+  transformed and updated (more of this if orbits have different stabilisers);
+  permuted activations; multiplications of the transforms; products. The trivial
+  group stands for a layer that gathers its whole kernel.
   """
   num_points = group.elements.shape[1]
   if len(group.elements) == 1:
@@ -523,47 +463,41 @@ def spectral_form(group: Abelian, num_in: int) -> Spectral:
   on_outputs = group.on(num_in, group.elements.shape[1])
   inputs, outputs = _sectors(group.on(0, num_in)), _sectors(on_outputs)
   by_block = _terms_by_block(group, inputs, outputs)
-  analysis, synthesis = [], []
-  for s, sector in enumerate(inputs):
-    own = [each.analysis for b, each in by_block.items() if s in b.inputs]
-    analysis.append(np.concatenate(own)[:, sector.cosets])
-  for t, sector in enumerate(outputs):
-    own = [each.synthesis for b, each in by_block.items() if t in b.outputs]
-    rows = np.concatenate(own)[:, sector.cosets]
-    synthesis.append(rows.T / len(sector.cosets))
-  num_cosets, kernel, index = [], [], []
-  for (s, source), (t, target) in itertools.product(
-    enumerate(inputs), enumerate(outputs)
-  ):
-    own = [
-      each.kernel
-      for b, each in by_block.items()
-      if s in b.inputs and t in b.outputs
-    ]
-    cosets, multiplicity = _reduced(on_outputs, source.stabiliser, target)
-    num_cosets.append(len(cosets))
-    rows = np.concatenate(own)[:, target.cosets[cosets]]
-    kernel.append(multiplicity * rows)
+  terms = _Terms(*map(np.concatenate, zip(*by_block.values(), strict=True)))
+
+  def own(sector: _Sector) -> np.ndarray:
+    """Returns which terms a sector has, bool [K]."""
+    return sector.characters[terms.characters]
+
+  def place(sectors: Sequence[_Sector]) -> np.ndarray:
+    order = np.concatenate([sector.points.ravel() for sector in sectors])
+    return np.argsort(order).astype(np.int32)
+
+  kernel, index = [], []
+  for source, target in itertools.product(inputs, outputs):
+    # A row W(x_i, ·) is invariant under the stabiliser S of x_i, so it has one
+    # entry for each coset of S·T in A: these are some of the cosets of T.
+    images = on_outputs.elements[source.stabiliser][:, target.points[:, 0]]
+    cosets = _first_places(images.min(0))
+    multiplicity = len(target.cosets) // len(cosets)
+    rows = terms.kernel[own(source) & own(target)]
+    kernel.append(multiplicity * rows[:, target.cosets[cosets]])
     first = source.points[0][:, None] * on_outputs.elements.shape[1]
     index.append((first + target.points[cosets][:, None, :]).ravel())
-  in_place, out_place = (
-    np.argsort(np.concatenate([s.points.ravel() for s in side])).astype(
-      np.int32
-    )
-    for side in (inputs, outputs)
-  )
   return Spectral(
     structure=Structure(
       num_elements=len(group.elements),
       in_sectors=tuple(sector.points.shape for sector in inputs),
       out_sectors=tuple(sector.points.shape for sector in outputs),
-      cosets=tuple(num_cosets),
+      cosets=tuple(matrix.shape[1] for matrix in kernel),
       blocks=tuple(by_block),
     ),
-    in_place=in_place,
-    out_place=out_place,
-    analysis=tuple(analysis),
-    synthesis=tuple(synthesis),
+    in_place=place(inputs),
+    out_place=place(outputs),
+    analysis=tuple(terms.analysis[own(s)][:, s.cosets] for s in inputs),
+    synthesis=tuple(
+      terms.synthesis[own(t)][:, t.cosets].T / len(t.cosets) for t in outputs
+    ),
     kernel=tuple(kernel),
     index=np.concatenate(index),
   )
@@ -580,17 +514,19 @@ class _Sector(NamedTuple):
 
 def _sectors(group: Abelian) -> list[_Sector]:
   """Returns the sectors of the points that a group permutes."""
-  fixes = group.elements[:, group.firsts] == group.firsts  # [|A|, orbits]
+  points = np.arange(group.elements.shape[1])
+  firsts = np.flatnonzero(group.elements.min(0) == points)  # of orbits
+  fixes = group.elements[:, firsts] == firsts  # [|A|, orbits]
   by_stabiliser: dict[bytes, list[int]] = {}
-  for orbit, first in enumerate(group.firsts.tolist()):
-    by_stabiliser.setdefault(fixes[:, orbit].tobytes(), []).append(first)
+  for stabiliser, first in zip(fixes.T, firsts.tolist(), strict=True):
+    by_stabiliser.setdefault(stabiliser.tobytes(), []).append(first)
   sectors = []
-  for key, firsts in by_stabiliser.items():
+  for key, own in by_stabiliser.items():
     stabiliser = np.frombuffer(key, bool)
     characters = (group.phases[:, stabiliser] == 0).all(1)
-    cosets = _first_places(group.elements[:, firsts[0]])
-    points = group.elements[cosets][:, firsts]
-    sectors.append(_Sector(stabiliser, characters, cosets, points))
+    cosets = _first_places(group.elements[:, own[0]])
+    images = group.elements[cosets][:, own]
+    sectors.append(_Sector(stabiliser, characters, cosets, images))
   return sectors
 
 
@@ -599,22 +535,10 @@ def _first_places(values: np.ndarray) -> np.ndarray:
   return np.sort(np.unique(values, return_index=True)[1])
 
 
-def _reduced(
-  group: Abelian, stabiliser: np.ndarray, target: _Sector
-) -> tuple[np.ndarray, int]:
-  """Returns cosets of S·T in A among those of T, and the size of each.
-
-  A row W(x_i, ·) is invariant under the stabiliser S of x_i, so it has one
-  entry for each coset of S·T.
-  """
-  images = group.elements[stabiliser][:, target.points[:, 0]]
-  cosets = _first_places(images.min(0))
-  return cosets, len(target.cosets) // len(cosets)
-
-
 class _Terms(NamedTuple):
-  """The coefficients of characters' terms at all elements: [k, |A|]."""
+  """The coefficients of characters' terms at all elements: [K, |A|]."""
 
+  characters: np.ndarray  # of the terms, [K]
   analysis: np.ndarray  # of a pair: p + q, p and q
   kernel: np.ndarray  # of a pair: r, s - r and r + s
   synthesis: np.ndarray  # of a pair: twice the real part of ρ(b) x̃B
@@ -639,7 +563,9 @@ def _terms_by_block(
     angle = 2 * np.pi / group.denominator * group.phases[characters]
     cos, sin = np.cos(angle[in_pairs]), np.sin(angle[in_pairs])
     real_terms = np.cos(angle[~in_pairs])
+    own = np.array(characters)
     terms = _Terms(
+      np.concatenate([own[~in_pairs], np.tile(own[in_pairs], 3)]),
       np.concatenate([real_terms, cos - sin, cos, -sin]),
       np.concatenate([real_terms, cos, -sin - cos, cos - sin]),
       np.concatenate([real_terms, 2 * (cos - sin), -2 * sin, -2 * cos]),

@@ -20,7 +20,7 @@ import hashlib
 import math
 import sys
 import types
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,15 +57,14 @@ class Symmetry:
   _identity: Any = dataclasses.field(init=False, repr=False)
 
   def __post_init__(self) -> None:
-    if not isinstance(self.name, str) or not callable(self.fn):
+    is_text = isinstance(self.name, str) and not any(
+      '\ud800' <= c <= '\udfff'
+      for c in self.name  # as of other bytes
+    )
+    if not is_text or not callable(self.fn):
       raise ValueError(
-        'a Symmetry is a name and a function of an array, got'
-        f' {self.name!r} and {self.fn!r}'
-      )
-    if any('\ud800' <= c <= '\udfff' for c in self.name):  # as of other bytes
-      raise ValueError(
-        f'the name of a Symmetry must be text that UTF-8 can encode, got'
-        f' {self.name!r}; rename it'
+        'a Symmetry is a name and a function of an array, the name in text that'
+        f' UTF-8 can encode, got {self.name!r} and {self.fn!r}'
       )
     object.__setattr__(self, '_identity', _identity(self.fn))
 
@@ -107,36 +106,32 @@ def as_symmetries(symmetries: SymmetryLike) -> tuple[Symmetry, ...]:
   if symmetries is None:
     return ()
   if isinstance(symmetries, Mapping):
-    symmetries = [
-      named(name, value)
-      if isinstance(value, np.ndarray)
-      or getattr(value, '__name__', '') == '<lambda>'
-      else value
-      for name, value in symmetries.items()
-    ]
+    found = tuple(_as_symmetry(s, key) for key, s in symmetries.items())
   elif (
     isinstance(symmetries, str)
     or callable(symmetries)
     or (_is_number_array(symmetries) and symmetries.ndim == 1)
   ):
-    symmetries = (symmetries,)
-  elif not isinstance(symmetries, Iterable):
+    found = (_as_symmetry(symmetries),)
+  elif isinstance(symmetries, Iterable):
+    found = tuple(_as_symmetry(s) for s in symmetries)
+  else:
     raise ValueError(
       'symmetries must be a list or tuple of names, functions of an array or'
       f' Symmetry objects, got {symmetries!r}'
     )
-  result = tuple(_as_symmetry(s) for s in symmetries)
   known: dict[str, Symmetry] = {}
-  for symmetry in result:
+  for symmetry in found:
     if known.setdefault(symmetry.name, symmetry) != symmetry:
       raise ValueError(
         f'two different symmetries are both called {symmetry.name!r}; give each'
         " its own name with aen.Symmetry('a_name', function)"
       )
-  return result
+  return found
 
 
-def _as_symmetry(symmetry: SymmetryLike) -> Symmetry:
+def _as_symmetry(symmetry: SymmetryLike, key: str = '') -> Symmetry:
+  """Converts one symmetry; the key names arrays and lambdas."""
   if isinstance(symmetry, Symmetry):
     return symmetry
   if isinstance(symmetry, str):
@@ -149,10 +144,12 @@ def _as_symmetry(symmetry: SymmetryLike) -> Symmetry:
     return NAMED[symmetry]
   if _is_number_array(symmetry):
     digest = hashlib.sha256(symmetry.astype('<i8').tobytes()).hexdigest()
-    return named(f'permutation_{digest[:8]}', symmetry)
+    return named(key or f'permutation_{digest[:8]}', (symmetry,))
   if callable(symmetry):
-    name = getattr(symmetry, '__name__', '<lambda>')
-    if name == '<lambda>':  # named after its code, the same in every process
+    name = getattr(symmetry, '__name__', '')
+    if name == '<lambda>':
+      name = key
+    if not name:  # named after its code, the same in every process
       code = getattr(symmetry, '__code__', None)
       line = f'_line_{code.co_firstlineno}' if code else ''
       digest = hashlib.sha256(repr(_identity(symmetry)).encode()).hexdigest()
@@ -168,20 +165,15 @@ def _is_number_array(value: Any) -> bool:
   return isinstance(value, np.ndarray) and value.dtype.kind in 'biuf'
 
 
-def named(name: str, fn: Any) -> Symmetry:
-  """Returns a function, or permutations of grids as arrays, as a symmetry.
+def named(name: str, permutations: Sequence[np.ndarray]) -> Symmetry:
+  """Returns permutations of grids, one per number of points, as a symmetry.
 
-  Args:
-    name: Its name.
-    fn: A function of an array; or a permutation in gather form, int [N], that
-      acts on grids of N points; or several permutations, for several sizes.
+  They are in gather form, int [N].
 
-  >>> named('swap', np.array([1, 0, 2]))(np.array([7, 8, 9])).tolist()
+  >>> named('swap', [np.array([1, 0, 2])])(np.array([7, 8, 9])).tolist()
   [8, 7, 9]
   """
-  if callable(fn):
-    return Symmetry(name, fn)
-  arrays = (fn,) if isinstance(fn, np.ndarray) else tuple(fn)
+  arrays = tuple(permutations)
   for array in arrays:
     if array.ndim != 1 or array.dtype.kind not in 'iu':
       raise ValueError(
@@ -230,15 +222,11 @@ def permutation(symmetry: SymmetryLike, shape: Sequence[int]) -> np.ndarray:
   shape = as_shape(shape)
   # What another function does may change: it may read a global variable.
   if NAMED.get(symmetry.name) is symmetry:
-    return _of_table(symmetry.name, shape).copy()
-  return _checked(symmetry, shape)
+    return _checked(symmetry, shape).copy()
+  return _checked.__wrapped__(symmetry, shape)
 
 
 @functools.lru_cache(maxsize=256)
-def _of_table(name: str, shape: tuple[int, ...]) -> np.ndarray:
-  return _checked(NAMED[name], shape)
-
-
 def _checked(symmetry: Symmetry, shape: tuple[int, ...]) -> np.ndarray:
   """Returns a permutation; raises if a function is no symmetry."""
   points = np.arange(math.prod(shape), dtype=np.int32)
@@ -279,7 +267,7 @@ def _apply(
   try:
     with jax.ensure_compile_time_eval() if jax else contextlib.nullcontext():
       result = symmetry(points.reshape(shape).copy())
-      permuted = None if result is None else np.array(result)
+      permuted = np.array(result)
   except Exception as error:
     if isinstance(error, ValueError) and symmetry.name in str(error):
       raise  # already explains why it cannot act
@@ -288,8 +276,8 @@ def _apply(
     raise ValueError(
       f'{symmetry.name} cannot act on the grid {shape}: {why}'
     ) from error
-  if permuted is None or permuted.shape != shape:
-    got = None if permuted is None else permuted.shape
+  if permuted.shape != shape:
+    got = None if result is None else permuted.shape
     raise ValueError(
       f'{symmetry.name} must return an array of the shape it was given,'
       f' expected {shape}, got {got}'
@@ -321,7 +309,6 @@ def is_permutation(values: np.ndarray, num_points: int) -> bool:
   """Whether values, [N], are each of 0…N-1 once."""
   if values.shape != (num_points,) or values.dtype.kind not in 'iu':
     return False
-  # Grids have points.
   if not num_points or values.min() < 0 or values.max() >= num_points:
     return False
   seen = np.zeros(num_points, bool)
@@ -330,88 +317,83 @@ def is_permutation(values: np.ndarray, num_points: int) -> bool:
   return bool(seen.all())
 
 
-def _of_images(
-  name: str,
-  fn: Callable[[np.ndarray], np.ndarray],
-  *,
-  square: bool = False,
-  even: tuple[int, ...] = (),
-) -> Symmetry:
-  """Returns a symmetry of rows and columns, which says what grids it needs.
+class _Need(NamedTuple):
+  """What a symmetry needs of a grid, and what to do about other grids."""
 
-  It may need as many rows as columns (`square`), or swap halves along some axes
-  (`even`).
-  """
+  text: str
+  is_met: Callable[[tuple[int, ...]], bool]
+  remedy: str = 'pad or crop the grid, or leave the symmetry out'
+
+
+_PLANE = _Need(
+  'a grid of two axes (rows, columns)',
+  lambda shape: len(shape) > 1,
+  'for sequences, write your own symmetry as a function of a 1-D array',
+)
+_SQUARE = _Need(
+  'a square grid',
+  lambda shape: shape[0] == shape[1],
+  'pad or crop the grid to a square, or use horizontal_flip and vertical_flip'
+  ' instead (both together contain the rotation by 180°)',
+)
+_EVEN_ROWS = _Need('an even number of rows', lambda s: s[0] % 2 == 0)
+_EVEN_COLUMNS = _Need('an even number of columns', lambda s: s[1] % 2 == 0)
+_EVEN_SIDES = _Need(
+  'an even number of rows and columns', lambda s: s[0] % 2 == s[1] % 2 == 0
+)
+_EVEN_LENGTH = _Need('an even number of points', lambda s: s[0] % 2 == 0)
+_EQUAL_01 = _Need('axes 0 and 1 of one length', lambda s: s[0] == s[1])
+_EQUAL_12 = _Need('axes 1 and 2 of one length', lambda s: s[1] == s[2])
+
+
+def _symmetry(
+  name: str, fn: Callable[[np.ndarray], np.ndarray], *needs: _Need
+) -> Symmetry:
+  """Returns a symmetry that says which grids it needs."""
 
   def transform(array: np.ndarray) -> np.ndarray:
-    if array.ndim < 2:
-      raise ValueError(
-        f'{name} needs a grid of two axes (rows, columns), got {array.shape};'
-        ' for sequences, write your own symmetry as a function of a 1-D array'
-      )
-    if square and array.shape[0] != array.shape[1]:
-      raise ValueError(
-        f'{name} needs a square grid, got {array.shape}; pad or crop the grid'
-        ' to a square, or use horizontal_flip and vertical_flip instead (both'
-        ' together contain the rotation by 180°)'
-      )
-    if any(array.shape[axis] % 2 for axis in even):
-      sides = ' and '.join(('rows', 'columns')[axis] for axis in even)
-      raise ValueError(
-        f'{name} swaps halves and needs an even number of {sides}, got'
-        f' {array.shape}; pad or crop the grid to an even size, or leave'
-        f' {name} out'
-      )
+    for need in needs:
+      if not need.is_met(array.shape):
+        raise ValueError(
+          f'{name} needs {need.text}, got {array.shape}; {need.remedy}'
+        )
     return fn(array)
 
   return Symmetry(name, transform)
 
 
 def _rotate_quadrants(array: np.ndarray) -> np.ndarray:
-  top, bottom = np.split(array, 2, axis=0)
-  (top_left, top_right), (bottom_left, bottom_right) = (
-    np.split(half, 2, axis=1) for half in (top, bottom)
-  )
-  rows = ((bottom_left, top_left), (bottom_right, top_right))
-  return np.concatenate([np.concatenate(row, axis=1) for row in rows], axis=0)
+  rows, columns, *rest = array.shape
+  quadrants = array.reshape(2, rows // 2, 2, columns // 2, *rest)
+  return np.rot90(quadrants, -1, axes=(0, 2)).reshape(array.shape)
 
 
 def _swap(array: np.ndarray, axis: int, only: int | None = None) -> np.ndarray:
   """Swaps halves along an axis; `only` in one half (0, 1) of the other axis."""
-  swapped = np.roll(array, array.shape[axis] // 2, axis)
+  step = array.shape[axis] // 2
   if only is None:
-    return swapped
+    return np.roll(array, step, axis)
   halves = np.split(array, 2, axis=1 - axis)
-  halves[only] = np.split(swapped, 2, axis=1 - axis)[only]
+  halves[only] = np.roll(halves[only], step, axis)
   return np.concatenate(halves, axis=1 - axis)
 
 
-_BOTH = (0, 1)
-
 SYMMETRIES: Mapping[str, Symmetry] = types.MappingProxyType(
   {
-    symmetry.name: symmetry
-    for symmetry in (
-      _of_images('rotation', np.rot90, square=True),
-      _of_images('horizontal_flip', lambda x: np.flip(x, 1)),
-      _of_images('vertical_flip', lambda x: np.flip(x, 0)),
-      _of_images('horizontal_translation', lambda x: np.roll(x, 4, 1)),
-      _of_images('vertical_translation', lambda x: np.roll(x, 4, 0)),
-      _of_images('rotation_scramble', _rotate_quadrants, even=_BOTH),
-      _of_images('horizontal_scramble', lambda x: _swap(x, 1), even=(1,)),
-      _of_images('vertical_scramble', lambda x: _swap(x, 0), even=(0,)),
-      _of_images(
-        'left_vertical_scramble', lambda x: _swap(x, 0, only=0), even=_BOTH
-      ),
-      _of_images(
-        'right_vertical_scramble', lambda x: _swap(x, 0, only=1), even=_BOTH
-      ),
-      _of_images(
-        'top_horizontal_scramble', lambda x: _swap(x, 1, only=0), even=_BOTH
-      ),
-      _of_images(
-        'bottom_horizontal_scramble', lambda x: _swap(x, 1, only=1), even=_BOTH
-      ),
+    name: _symmetry(name, fn, _PLANE, *needs)
+    for name, fn, *needs in (
+      ('rotation', np.rot90, _SQUARE),
+      ('horizontal_flip', lambda x: np.flip(x, 1)),
+      ('vertical_flip', lambda x: np.flip(x, 0)),
+      ('horizontal_translation', lambda x: np.roll(x, 4, 1)),
+      ('vertical_translation', lambda x: np.roll(x, 4, 0)),
+      ('rotation_scramble', _rotate_quadrants, _EVEN_SIDES),
+      ('horizontal_scramble', lambda x: _swap(x, 1), _EVEN_COLUMNS),
+      ('vertical_scramble', lambda x: _swap(x, 0), _EVEN_ROWS),
+      ('left_vertical_scramble', lambda x: _swap(x, 0, 0), _EVEN_SIDES),
+      ('right_vertical_scramble', lambda x: _swap(x, 0, 1), _EVEN_SIDES),
+      ('top_horizontal_scramble', lambda x: _swap(x, 1, 0), _EVEN_SIDES),
+      ('bottom_horizontal_scramble', lambda x: _swap(x, 1, 1), _EVEN_SIDES),
     )
   }
 )
@@ -420,53 +402,31 @@ SYMMETRIES: Mapping[str, Symmetry] = types.MappingProxyType(
 # are added to the table come after them.
 PAPER_SYMMETRIES = tuple(SYMMETRIES)[:12]
 
-
-def _flip(name: str, axis: int) -> Symmetry:
-  return Symmetry(name, lambda x: np.flip(x, axis))
-
-
-def _shift(name: str, step: int, axis: int) -> Symmetry:
-  return Symmetry(name, lambda x: np.roll(x, step, axis))
-
-
-def _axes_rotation(first: int, second: int) -> Symmetry:
-  name = f'rotation_axes_{first}{second}'
-
-  def rotate(array: np.ndarray) -> np.ndarray:
-    if array.shape[first] != array.shape[second]:
-      raise ValueError(
-        f'{name} needs axes {first} and {second} of one length, got'
-        f' {array.shape}; pad or crop the grid, or leave {name} out'
-      )
-    return np.rot90(array, axes=(first, second))
-
-  return Symmetry(name, rotate)
-
-
-def _sequence_half_swap(array: np.ndarray) -> np.ndarray:
-  if len(array) % 2:
-    raise ValueError(
-      f'half_swap needs an even number of points, got {len(array)}; pad or crop'
-      ' the sequences, or leave it out'
-    )
-  return _swap(array, 0)
-
-
 # What a search tries by default on grids of 1, 2 and 3 axes. Two rotations of
 # a cube generate the third.
 CANDIDATES: Mapping[int, tuple[Symmetry, ...]] = types.MappingProxyType(
   {
     1: (
-      _flip('reversal', 0),
-      *(_shift(f'shift_by_{step}', step, 0) for step in (1, 2, 4)),
-      Symmetry('half_swap', _sequence_half_swap),
+      _symmetry('reversal', lambda x: np.flip(x, 0)),
+      _symmetry('shift_by_1', lambda x: np.roll(x, 1, 0)),
+      _symmetry('shift_by_2', lambda x: np.roll(x, 2, 0)),
+      _symmetry('shift_by_4', lambda x: np.roll(x, 4, 0)),
+      _symmetry('half_swap', lambda x: _swap(x, 0), _EVEN_LENGTH),
     ),
     2: tuple(SYMMETRIES[name] for name in PAPER_SYMMETRIES),
     3: (
-      _axes_rotation(0, 1),
-      _axes_rotation(1, 2),
-      *(_flip(f'flip_axis_{axis}', axis) for axis in range(3)),
-      *(_shift(f'shift_axis_{axis}', 1, axis) for axis in range(3)),
+      _symmetry(
+        'rotation_axes_01', lambda x: np.rot90(x, 1, (0, 1)), _EQUAL_01
+      ),
+      _symmetry(
+        'rotation_axes_12', lambda x: np.rot90(x, 1, (1, 2)), _EQUAL_12
+      ),
+      _symmetry('flip_axis_0', lambda x: np.flip(x, 0)),
+      _symmetry('flip_axis_1', lambda x: np.flip(x, 1)),
+      _symmetry('flip_axis_2', lambda x: np.flip(x, 2)),
+      _symmetry('shift_axis_0', lambda x: np.roll(x, 1, 0)),
+      _symmetry('shift_axis_1', lambda x: np.roll(x, 1, 1)),
+      _symmetry('shift_axis_2', lambda x: np.roll(x, 1, 2)),
     ),
   }
 )
