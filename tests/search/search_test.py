@@ -515,7 +515,10 @@ def test_the_path_depends_on_the_configuration_alone(strategy, monkeypatch):
 def test_a_time_limit_leaves_no_worker_idle():
   space = mlp_space.mlp_space((6, 6), 2, ('rotation', *FLIPS))
   config = explore_lib.SearchConfig(
-    recipe_lib.Recipe(epochs=2), 'exhaustive', children_per_batch=1
+    recipe_lib.Recipe(epochs=2),
+    'exhaustive',
+    children_per_batch=1,
+    max_minutes=10.0,
   )
   sizes = []
 
