@@ -87,6 +87,8 @@ LABELS = {
   'whole floats': lambda y: y.astype(float),
   'column': lambda y: y[:, None],
   'tuples': lambda y: [(0, 'a') if i else (1, 'b') for i in y],
+  'tuples of two lengths': lambda y: [(0, 'a') if i else (1,) for i in y],
+  'two types': lambda y: [7 if i else 'a' for i in y],
 }
 
 

@@ -569,3 +569,6 @@ def test_a_gcnn_search_counts_both_baselines():
   explored = explore_lib.explore(space, invented_records, config)
   assert explored.counts.steps == 3
   assert explored.counts.networks <= explored.counts.states
+  config = dataclasses.replace(config, max_networks=1)
+  explored = explore_lib.explore(space, invented_records, config)
+  assert explored.counts.networks == 2  # baselines are trained in any case
