@@ -75,12 +75,12 @@ class SearchConfig:
       raise ValueError(f'recipe must be an aen.Recipe, got {self.recipe!r}')
     if not isinstance(self.strategy, str):
       raise ValueError(f'strategy must be a name, got {self.strategy!r}')
-    for name in ('num_seeds', 'top', 'retrain_seeds'):
-      whole = io_lib.positive(getattr(self, name), name)
-      object.__setattr__(self, name, whole)
-    for name in ('retrain_epochs', 'children_per_batch', 'max_networks'):
-      if getattr(self, name) is not None:
-        io_lib.positive(getattr(self, name), name)
+    required = ('num_seeds', 'top', 'retrain_seeds')
+    optional = ('retrain_epochs', 'children_per_batch', 'max_networks')
+    for name in required + optional:
+      value = getattr(self, name)
+      if value is not None or name in required:
+        object.__setattr__(self, name, io_lib.positive(value, name))
     object.__setattr__(self, 'seed', io_lib.seed(self.seed))
     if self.max_minutes is not None and not 0 < self.max_minutes < math.inf:
       raise ValueError(
@@ -213,11 +213,9 @@ def explore(
   q_values: tuple[Any, ...] = ()
   if strategy.q_values is not None and trace:
     best = max(trace, key=lambda step: step.value).state
-    shown = list(dict.fromkeys((0, best)))
-    rows = strategy.q_values(state, np.array(shown, np.int32))
-    q_values = tuple(
-      (s, tuple(map(float, row))) for s, row in zip(shown, rows, strict=True)
-    )
+    shown = np.unique([space_lib.EMPTY, best]).astype(np.int32)
+    rows = np.asarray(strategy.q_values(state, shown)).tolist()
+    q_values = tuple(zip(shown.tolist(), map(tuple, rows), strict=True))
   baselines = (int(space.shortest_states[n]) for n in space.baselines())
   counts = result_lib.Counts(
     steps=len(trace),

@@ -64,44 +64,24 @@ def in_words(symmetries: Sequence[str]) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Best:
-  """The chosen network, trained.
+  """The chosen network, trained. Fields are in the order of result.json."""
 
-  Attributes:
-    symmetries: Its shortest names: of symmetries, and of any other choices;
-      empty for the network without symmetry.
-    implied: The symmetries that come with them.
-    accuracy: On the test images, mean over seeds; R² of numbers.
-    baseline_accuracy: The same for the baseline.
-    balanced_accuracy: The mean over classes of the test accuracy within each;
-      None for numbers.
-    baseline_balanced_accuracy: The same for the baseline.
-    class_shares: The share of each class among the training examples.
-    scaling: Applied by `predict` to images.
-    target_scaling: How numbers to predict were standardised; None for classes.
-    classes: The labels themselves, as they were given; 0, 1, … if empty.
-    gain: The difference of the accuracies.
-    class_names: One per label, if known; empty for numbers.
-    model: The Flax module.
-    variables: Its parameters, {'params': …}.
-    image_shape: The shape of one example.
-  """
-
-  # In the order of result.json, but for the last three.
-  symmetries: tuple[str, ...]
-  implied: tuple[str, ...]
-  accuracy: float
+  symmetries: tuple[str, ...]  # its shortest names, also of other choices
+  implied: tuple[str, ...]  # the symmetries that come with them
+  accuracy: float  # on the test images, mean over seeds; R² of numbers
   baseline_accuracy: float
-  balanced_accuracy: float | None = None
+  balanced_accuracy: float | None = None  # mean over classes; None for numbers
   baseline_balanced_accuracy: float | None = None
-  class_shares: tuple[float, ...] = ()
-  scaling: evaluate_lib.Scaling
-  target_scaling: evaluate_lib.Scaling | None = None
-  classes: tuple[Any, ...] = ()
-  gain: score_lib.Gain
-  class_names: tuple[str, ...] = ()
+  class_shares: tuple[float, ...] = ()  # of the training examples
+  scaling: evaluate_lib.Scaling  # applied by `predict` to images
+  target_scaling: evaluate_lib.Scaling | None = None  # of numbers to predict
+  classes: tuple[Any, ...] = ()  # the labels as given; 0, 1, … if empty
+  gain: score_lib.Gain  # the difference of the accuracies
+  class_names: tuple[str, ...] = ()  # one per label; empty for numbers
+  # Not in result.json:
   model: nn.Module
-  variables: Mapping[str, Any]
-  image_shape: tuple[int, ...]
+  variables: Mapping[str, Any]  # its parameters, {'params': …}
+  image_shape: tuple[int, ...]  # of one example
 
   @property
   def name(self) -> str:
@@ -125,11 +105,8 @@ class Best:
   def predict(self, images: np.ndarray) -> np.ndarray:
     """Returns the class of each image, or the number predicted. [N].
 
-    Classes are labels as they were given to the search. Uses the child with the
-    best validation score; `accuracy` is the mean over all children.
-
-    Args:
-      images: As they were given to the search.
+    Images and classes are as they were given to the search. Uses the child with
+    the best validation score; `accuracy` is the mean over all children.
     """
     outputs = self._outputs(images)
     if self.target_scaling is not None:
@@ -148,10 +125,7 @@ class Best:
   def predict_proba(self, images: np.ndarray) -> np.ndarray:
     """Returns the probability of each class, float32 [N, classes].
 
-    Columns are in the order of `class_names`.
-
-    Args:
-      images: As they were given to the search.
+    Images are as they were given to the search, columns as `class_names`.
     """
     if self.is_regression:
       raise ValueError(
@@ -178,9 +152,6 @@ class Best:
 
     Numbers come out standardised: multiply them by `target_scaling.std` and add
     `target_scaling.mean`.
-
-    Args:
-      path: Where the file is written.
     """
     export_lib.export(
       self.model,

@@ -520,8 +520,8 @@ class _Steps:
   ) -> contextlib.AbstractContextManager[Callable[..., None]]:
     """Shows the progress of a search; says how long it will take."""
     space, config = self.space, self.config
-    children = min(len(space), config.max_networks or len(space))
-    children *= config.num_seeds
+    num_networks = min(len(space), config.max_networks or len(space))
+    children = num_networks * config.num_seeds
     total = None  # strategies may end before they have seen every network
     if config.max_networks or config.strategy == 'exhaustive':
       total = children
@@ -639,24 +639,20 @@ class _Steps:
     images, labels = scaling(data.test.images), data.test.labels
 
     def right(network: int) -> np.ndarray:
-      """Returns which images each child gets right, [S, N].
-
-      Of numbers, 1 - squared error / variance, whose mean is R².
-      """
+      """Returns which images each child gets right, [S, N]."""
       model = space.model(network)
       every = [{'params': record.params} for record in again[network]]
       answers = np.array([result_lib.outputs(model, v, images) for v in every])
       if data.num_classes:
         return answers.argmax(axis=-1) == labels
+      # Of numbers, 1 - squared error / variance, whose mean is R².
       variance = max(float(labels.var(dtype=np.float64)), 1e-12)
       return 1 - np.square(answers[:, :, 0] - labels) / variance
 
     best, baseline = right(chosen), space.baseline(chosen)
     against = best if baseline == chosen else right(baseline)
-    shown = max(
-      again[chosen],
-      key=lambda record: score_lib.value([record], recipe.criterion),
-    )
+    values = [score_lib.value([r], recipe.criterion) for r in again[chosen]]
+    shown = again[chosen][int(np.argmax(values))]
     of_classes: dict[str, Any] = {}
     if data.num_classes:
       counts = np.bincount(data.train.labels, minlength=data.num_classes)
