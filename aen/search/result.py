@@ -618,28 +618,27 @@ def from_spec(
 
   Symmetries that are not built in have to be passed.
   """
+  rest = dict(spec)
+  kind, names = rest.pop('kind', 'mlp'), rest.pop('symmetries')
+  actions = rest.pop('actions', [None] * len(names))  # older files: none
   own = symmetries_lib.as_symmetries(symmetries)
   known = {**symmetries_lib.NAMED, **{s.name: s for s in own}}
-  # Launchers name functions by module: found by what they do instead.
-  actions = dict(zip(spec['symmetries'], spec.get('actions', ()), strict=False))
   grid = spec['image_shape'][: spec.get('grid_axes', 2)]
-  for name in spec['symmetries']:
+  # Launchers name functions by module: found by what they do instead.
+  for name, action in zip(names, actions, strict=True):
     for symmetry in own if name not in known else ():
-      if space_lib.action(symmetry, grid) == actions.get(name):
+      if space_lib.action(symmetry, grid) == action:
         known[name] = symmetries_lib.Symmetry(name, symmetry.fn)
-  if unknown := [name for name in spec['symmetries'] if name not in known]:
+  if unknown := [name for name in names if name not in known]:
     raise ValueError(
       f'the symmetries {", ".join(unknown)} are not built in, and files hold'
       ' only their names; pass their functions in `symmetries`, got'
       f' {", ".join(s.name for s in own) or "none"}'
     )
-  names = ('kind', 'symmetries', 'actions')
-  rest = {name: value for name, value in spec.items() if name not in names}
-  table = tuple(known[name] for name in spec['symmetries'])
-  space = KINDS[spec.get('kind', 'mlp')](symmetries=table, **rest)
-  stored = spec.get('actions', space.actions())
-  for symmetry, then, now in zip(table, stored, space.actions(), strict=True):
-    if then != now:
+  table = tuple(known[name] for name in names)
+  space = KINDS[kind](symmetries=table, **rest)
+  for symmetry, then, now in zip(table, actions, space.actions(), strict=True):
+    if then not in (None, now):
       raise ValueError(
         f'{symmetry.name} is another symmetry now than it was in the search: it'
         ' transforms the images differently; pass the function that the search'

@@ -236,8 +236,7 @@ def downscaled(images: np.ndarray, grid_axes: int, factor: int) -> np.ndarray:
 
 def describe_data(data: dataset_lib.Dataset) -> str:
   """Returns one line that says what the data were taken for."""
-  grid = data.image_shape[: data.grid_axes]
-  shape = '×'.join(map(str, grid))
+  shape = '×'.join(map(str, data.image_shape[: data.grid_axes]))
   if channels := data.image_shape[data.grid_axes :]:
     shape += f' with {channels[0]} channels'
   counts = ' + '.join(
@@ -542,17 +541,24 @@ class _Steps:
 
     return evaluate_lib.progress_bar('search', total, estimate, self.on_trained)
 
+  def scores(
+    self, children: _Children, num_images: int
+  ) -> dict[int, score_lib.Score]:
+    """Returns the score of each network on `num_images` images."""
+    criterion, numbers = self.config.recipe.criterion, not self.data.num_classes
+    return {
+      network: score_lib.Score.of(records, criterion, num_images, numbers)
+      for network, records in children.items()
+    }
+
   def retrain(self, children: _Children) -> _Children:
     """Retrains the best networks and the baselines, as time allows."""
     config, baselines = self.config, self.space.baselines()
-    values = {
-      network: score_lib.value(records, config.recipe.criterion)
-      for network, records in children.items()
-    }
+    scores = self.scores(children, len(self.few.validation))
     seconds = [r.seconds for r in itertools.chain(*children.values())]
     per_child = float(np.median(seconds)) * self.longer
     top, recipe = self.clock.final(per_child, len(baselines))
-    best = sorted(values, key=lambda n: (-values[n], n))[:top]
+    best = sorted(scores, key=lambda n: (-scores[n].value, n))[:top]
     finalists = list(dict.fromkeys([*baselines, *best]))
     total = len(finalists) * config.retrain_seeds
     # Jobs of a seed are submitted before those of the previous one have
@@ -564,10 +570,11 @@ class _Steps:
       for seed in config.final_seeds():  # each on another split of the images
         if by_seed and self.clock.left() < len(finalists) * per_child:
           break
-        data, requests = self.data.refold(seed), [(n, seed) for n in finalists]
+        data = self.data.refold(seed)
         evaluate = self.make(
           data, recipe=recipe, keep_params=True, on_trained=bar
         )
+        requests = [(network, seed) for network in finalists]
         waiting.append(evaluate_lib.start(evaluate, requests))
         if len(waiting) > ahead:
           by_seed.append(waiting.pop(0)())
@@ -583,23 +590,12 @@ class _Steps:
   ) -> result_lib.SearchResult:
     """Chooses one of the retrained networks, tests it, and ranks all."""
     data, space, criterion = self.data, self.space, self.config.recipe.criterion
-
-    numbers = not data.num_classes
-
-    def scores_of(
-      children: _Children, num_images: int
-    ) -> dict[int, score_lib.Score]:
-      return {
-        network: score_lib.Score.of(records, criterion, num_images, numbers)
-        for network, records in children.items()
-      }
-
     num_train, num_validation = len(data.train), len(data.validation)
-    scores = scores_of(found.records, len(self.few.validation))
+    scores = self.scores(found.records, len(self.few.validation))
     # Seeds validate on different images, until all have been used.
     num_seeds = len(next(iter(again.values())))
     num_images = min(num_seeds * num_validation, num_train + num_validation)
-    final_scores = scores_of(again, num_images)
+    final_scores = self.scores(again, num_images)
     chosen = max(again, key=lambda n: (final_scores[n].value, -n))
     if screening is not None:
       chosen = _as_good(chosen, again, space, screening, criterion)
