@@ -77,15 +77,12 @@ def progress(
     _num_distinct(np.where(epochs >= e, networks, -1))
     for e in range(1, num_epochs + 1)
   ]
-  records = np.concatenate(
-    [[True], values[1:] > np.maximum.accumulate(values)[:-1]]
-  )
-  latest = np.maximum.accumulate(np.where(records, np.arange(len(values)), 0))
+  best = np.maximum.accumulate(values)
   return Progress(
     states=_num_distinct(states),
     networks=_num_distinct(networks),
     epochs=np.sum(spent, axis=0),
-    pick=networks[latest],
+    pick=networks[np.searchsorted(best, best)],  # the first of equals
   )
 
 
@@ -117,13 +114,11 @@ def search_landscape(
   seed n mod S. If a single search keeps the machine busy, one after another is
   faster than `vectorised` by `vmap`.
   """
-  seeds = range(len(landscape.seeds))
-  all_known = np.stack([landscape.best_so_far(seed) for seed in seeds])
   keys = jax.vmap(lambda n: jax.random.fold_in(jax.random.key(0), n))(
     jnp.asarray(searches, jnp.int32)
   )
-
-  seen = all_known[np.asarray(searches) % len(seeds)]
+  seeds = np.asarray(searches) % len(landscape.seeds)
+  seen = np.stack([landscape.best_so_far(seed) for seed in seeds])
   search = _program(strategy, rounds, vectorised)
   if vectorised:
     return jax.device_get(search(keys, seen, landscape.network_of))

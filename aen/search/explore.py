@@ -6,6 +6,7 @@ observes their values. Nothing here trains or stores: evaluators do.
 
 from collections.abc import Callable, Sequence
 import dataclasses
+import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from aen.train import child as child_lib
 from aen.train import evaluate as evaluate_lib
 from aen.train import recipe as recipe_lib
 from aen.train import score as score_lib
-from aen.train.store import Record
+from aen.train import store as store_lib
 
 RETRAIN_FACTOR = 2.5  # the paper: 4 epochs in the search, 10 afterwards
 _SEED_STRIDE = 1000  # searches with different seeds share no child
@@ -74,12 +75,12 @@ class SearchConfig:
       raise ValueError(f'recipe must be an aen.Recipe, got {self.recipe!r}')
     if not isinstance(self.strategy, str):
       raise ValueError(f'strategy must be a name, got {self.strategy!r}')
-    for name in ('num_seeds', 'top', 'retrain_seeds'):
-      whole = io_lib.positive(getattr(self, name), name)
-      object.__setattr__(self, name, whole)
-    for name in ('retrain_epochs', 'children_per_batch', 'max_networks'):
-      if getattr(self, name) is not None:
-        io_lib.positive(getattr(self, name), name)
+    required = ('num_seeds', 'top', 'retrain_seeds')
+    optional = ('retrain_epochs', 'children_per_batch', 'max_networks')
+    for name in required + optional:
+      value = getattr(self, name)
+      if value is not None or name in required:
+        object.__setattr__(self, name, io_lib.positive(value, name))
     object.__setattr__(self, 'seed', io_lib.seed(self.seed))
     if self.max_minutes is not None and not 0 < self.max_minutes < math.inf:
       raise ValueError(
@@ -112,7 +113,7 @@ class SearchConfig:
 class Exploration(NamedTuple):
   """What a strategy has seen."""
 
-  records: dict[int, list[Record]]  # by network
+  records: dict[int, list[store_lib.Record]]  # by network
   counts: result_lib.Counts
   trace: tuple[result_lib.Step, ...]
   q_values: tuple[tuple[int, tuple[float, ...]], ...]
@@ -143,13 +144,13 @@ def explore(
   evaluate: evaluate_lib.Evaluate,
   config: SearchConfig,
   strategy: strategies.Strategy | None = None,
-  out_of_time: Callable[[], bool] | None = None,
+  out_of_time: Callable[[], bool] = lambda: False,
   num_workers: int = 1,
 ) -> Exploration:
   """Lets a strategy search until it has finished, or every network is known.
 
-  The strategy is by default that of `make_strategy`. `out_of_time` is asked
-  before every few networks whether to end the search now.
+  The strategy is by default that of `make_strategy`. If there is a time limit,
+  `out_of_time` is asked before every few networks whether to end the search.
   """
   strategy = strategy or make_strategy(space, config)
   # Compile what runs every round; states are donated, not copied.
@@ -158,17 +159,31 @@ def explore(
   observe = jax.jit(strategy.observe, donate_argnums=0)
   epsilon = strategy.epsilon and jax.jit(strategy.epsilon)
 
-  criterion, seeds = config.recipe.criterion, config.seeds()
-  network_of, epochs = space.network_of, config.recipe.epochs
-  records = by_network(evaluate, space.baselines(), seeds, epochs)
-  baseline = score_lib.value(records[int(network_of[0])], criterion)
-  state = init(jax.random.key(config.seed), baseline)
+  criterion, epochs = config.recipe.criterion, config.recipe.epochs
+  network_of, limit = space.network_of, config.max_networks or len(space)
+  at_once = len(space)
+  if config.max_minutes is not None:
+    devices = jax.devices()
+    each = config.children_per_batch or child_lib.default_batch(devices[0])
+    at_once = num_workers * max(1, each * len(devices) // config.num_seeds)
+  records: dict[int, list[store_lib.Record]] = {}
   trace: list[result_lib.Step] = []
+
+  def train(networks: Sequence[int], length: int) -> None:
+    """Adds the records of networks, each with every seed."""
+    requests = list(itertools.product(networks, config.seeds()))
+    records.update((network, []) for network in networks)
+    found = evaluate(requests, length)
+    for (network, _), record in zip(requests, found, strict=True):
+      records[network].append(record)
 
   def trained(network: int) -> int:
     """Returns for how many epochs a network has been trained."""
     return records[network][0].epochs if network in records else 0
 
+  train(space.baselines(), epochs)
+  baseline = score_lib.value(records[int(network_of[0])], criterion)
+  state = init(jax.random.key(config.seed), baseline)
   while any(
     trained(network) < epochs for network in range(len(space))
   ) and not finished(state):
@@ -179,17 +194,12 @@ def explore(
     length = int(np.max(proposal.epochs))  # the same for all of a round
     networks = [int(network_of[s]) for s in used]
     missing = [n for n in dict.fromkeys(networks) if trained(n) < length]
-    at_once = max(1, len(missing))
-    if out_of_time is not None:
-      at_once = num_workers * _per_process(config)
+    excess = max(0, len({*records, *missing}) - limit)
+    missing = missing[: max(0, len(missing) - excess)]
     for start in range(0, len(missing), at_once):
-      some = missing[start : start + at_once]
-      if config.max_networks is not None:
-        known = len({*records, *some}) - config.max_networks
-        some = some[: len(some) - known] if known > 0 else some
-      if not some or (out_of_time and out_of_time()):
+      if out_of_time():
         break
-      records |= by_network(evaluate, some, seeds, length)
+      train(missing[start : start + at_once], length)
     values = {
       s: score_lib.value(records[n], criterion, length)
       for s, n in zip(used, networks, strict=True)
@@ -203,11 +213,9 @@ def explore(
   q_values: tuple[Any, ...] = ()
   if strategy.q_values is not None and trace:
     best = max(trace, key=lambda step: step.value).state
-    shown = list(dict.fromkeys((0, best)))
-    rows = strategy.q_values(state, np.array(shown, np.int32))
-    q_values = tuple(
-      (s, tuple(map(float, row))) for s, row in zip(shown, rows, strict=True)
-    )
+    shown = np.unique([space_lib.EMPTY, best]).astype(np.int32)
+    rows = np.asarray(strategy.q_values(state, shown)).tolist()
+    q_values = tuple(zip(shown.tolist(), map(tuple, rows), strict=True))
   baselines = (int(space.shortest_states[n]) for n in space.baselines())
   counts = result_lib.Counts(
     steps=len(trace),
@@ -215,26 +223,3 @@ def explore(
     networks=len(records),
   )
   return Exploration(records, counts, tuple(trace), q_values)
-
-
-def _per_process(config: SearchConfig) -> int:
-  """Returns how many networks a process trains side by side."""
-  devices = jax.devices()
-  each = config.children_per_batch or child_lib.default_batch(devices[0])
-  return max(1, each * len(devices) // config.num_seeds)
-
-
-def by_network(
-  evaluate: evaluate_lib.Evaluate,
-  networks: Sequence[int],
-  seeds: Sequence[int],
-  epochs: int | None = None,
-) -> dict[int, list[Record]]:
-  """Returns the records of networks, each with every seed."""
-  requests = [(n, seed) for n in dict.fromkeys(networks) for seed in seeds]
-  found: dict[int, list[Record]] = {}
-  for (network, _), record in zip(
-    requests, evaluate(requests, epochs), strict=True
-  ):
-    found.setdefault(network, []).append(record)
-  return found

@@ -90,26 +90,18 @@ class Landscape(space_lib.Networks):
     )
 
   def best_so_far(self, seed: int) -> np.ndarray:
-    """Returns the best validation accuracy within the first e epochs.
+    """Returns the best validation accuracy so far, float32 [R, E].
 
-    Args:
-      seed: Which of the S seeds, by its place in `seeds`.
-
-    Returns:
-      float32 [R, E]: column e - 1 is what a search sees that trains for e
-      epochs.
+    Column e - 1 is what a search sees that trains for e epochs. The seed is
+    given by its place in `seeds`.
     """
     return np.maximum.accumulate(self.validation[:, seed], axis=-1)
 
   def values(self, part: str = 'test') -> np.ndarray:
-    """Returns the true value of each network: its mean over seeds.
+    """Returns the true value of each network: its mean over seeds. float64 [R].
 
-    Args:
-      part: 'validation' or 'test'; in either case the accuracy of the epoch
-        that is best on the validation images (the first of equals).
-
-    Returns:
-      float64 [R].
+    That is the accuracy on a part, 'validation' or 'test', in the epoch that is
+    best on the validation images (the first of equals).
     """
     if part not in ('validation', 'test'):
       raise ValueError(f"part must be 'validation' or 'test', got {part!r}")
@@ -123,11 +115,7 @@ class Landscape(space_lib.Networks):
     return _checksum(_as_arrays(self))
 
   def save(self, path: io_lib.PathLike) -> None:
-    """Writes one .npz file with a checksum, atomically.
-
-    Args:
-      path: The file; the ending .npz is not added.
-    """
+    """Writes one file with a checksum, atomically; .npz is not added."""
     _write(path, _as_arrays(self) | {_CHECKSUM: np.array(self.fingerprint)})
 
 
@@ -142,18 +130,9 @@ def train_landscape(
 ) -> Landscape:
   """Trains every network of a space with every seed.
 
-  Args:
-    data: The images; validation and test accuracy are measured every epoch.
-    space: The networks.
-    recipe: The hyperparameters.
-    seeds: The seeds of the children.
-    run_dir: Keeps the store, so that the same call resumes an interrupted one;
-      landscapes made in one directory share their children.
-    children_per_batch: As in `train_children`.
-    executor: Where to train, as of `search`.
-
-  Returns:
-    The landscape.
+  The run directory keeps the store, so that the same call resumes an
+  interrupted one; landscapes made in one directory share their children. An
+  executor says where to train, as of `search`.
   """
   seeds, networks = list(seeds), range(len(space))
   requests = [(network, seed) for seed in seeds for network in networks]
@@ -245,9 +224,9 @@ def _read(path: io_lib.PathLike) -> dict[str, Any]:
 def _restore(path: io_lib.PathLike, arrays: dict[str, Any]) -> Landscape:
   if str(arrays[_CHECKSUM]) != _checksum(arrays):
     raise _damaged(path, f'the checksum does not match: {arrays["name"]}')
-  fields = {attribute: arrays[n] for n, (attribute, _) in _STORED.items()}
-  names = [field.name for field in dataclasses.fields(Landscape)]
-  return Landscape(**{name: fields[name] for name in names})
+  stored = {attribute: arrays[n] for n, (attribute, _) in _STORED.items()}
+  fields = dataclasses.fields(Landscape)
+  return Landscape(**{field.name: stored[field.name] for field in fields})
 
 
 def _as_arrays(landscape: Landscape) -> dict[str, Any]:
@@ -284,16 +263,12 @@ def _check(landscape: Landscape) -> None:
     if not fits:
       raise ValueError(f'landscape {landscape.name!r}{why}')
 
-  for name in ('weights', 'seeds'):
-    shape = getattr(landscape, name).shape
-    require(
-      len(shape) == 1, f': {name} must be a list of numbers, got shape {shape}'
-    )
-  networks, seeds = len(landscape.weights), len(landscape.seeds)
-  accuracies = landscape.validation
-  epochs = accuracies.shape[-1] if accuracies.ndim else 0
+  networks, seeds = landscape.weights.size, landscape.seeds.size
+  epochs = landscape.validation.shape[-1] if landscape.validation.ndim else 0
   expected = {
     'network_of': (2 ** len(landscape.symmetries),),
+    'weights': (networks,),
+    'seeds': (seeds,),
     'validation': (networks, seeds, epochs),
     'test': (networks, seeds, epochs),
     'seconds': (networks, seeds),
@@ -309,10 +284,9 @@ def _check(landscape: Landscape) -> None:
     np.array_equal(np.unique(landscape.network_of), np.arange(networks)),
     f': network_of must use the networks 0 to {networks - 1}, all of them',
   )
-  for name in ('validation', 'test'):
-    accuracy = getattr(landscape, name)
-    require(
-      ((accuracy >= 0) & (accuracy <= 1)).all(),  # False for NaN as well
-      f': {name} must be accuracies from 0 to 1, got {accuracy.min()} to'
-      f' {accuracy.max()}; a diverged network counts as 0',
-    )
+  accuracies = np.stack([landscape.validation, landscape.test])
+  require(
+    ((accuracies >= 0) & (accuracies <= 1)).all(),  # False for NaN as well
+    ': validation and test must be accuracies from 0 to 1, got values from'
+    f' {accuracies.min()} to {accuracies.max()}; a diverged network has 0',
+  )

@@ -3,7 +3,7 @@
 Legend: N images.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import csv
 import dataclasses
 import functools
@@ -33,27 +33,23 @@ from aen.train import score as score_lib
 _PREDICT_BATCH = 1000
 _NOT_IN_JSON = ('model', 'variables', 'image_shape')  # of `Best`
 _IMBALANCE = 3  # the largest class over the smallest, beyond which it is said
+_SCREENED = {  # outcome -> what it says about symmetries of the chosen network
+  'accepted': 'The data are compatible with {}.',
+  'undecided': 'The screen cannot tell whether the data have {}.',
+  'rejected': 'By the screen, the data do not have {}.',
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Ranked:
-  """One network of the ranking.
+  """One network of the ranking."""
 
-  Attributes:
-    network: Its number in the space.
-    symmetries: Its shortest names.
-    implied: The names that come with those.
-    num_weights: The number of free weights.
-    search: Its score in the search.
-    retrained: Its score after retraining, if it was among the best.
-  """
-
-  network: int
-  symmetries: tuple[str, ...]
-  implied: tuple[str, ...]
-  num_weights: int
+  network: int  # its number in the space
+  symmetries: tuple[str, ...]  # its shortest names
+  implied: tuple[str, ...]  # the names that come with those
+  num_weights: int  # free ones
   search: score_lib.Score
-  retrained: score_lib.Score | None = None
+  retrained: score_lib.Score | None = None  # if it was among the best
 
   @property
   def name(self) -> str:
@@ -68,44 +64,24 @@ def in_words(symmetries: Sequence[str]) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Best:
-  """The chosen network, trained.
+  """The chosen network, trained. Fields are in the order of result.json."""
 
-  Attributes:
-    symmetries: Its shortest names: of symmetries, and of any other choices;
-      empty for the network without symmetry.
-    implied: The symmetries that come with them.
-    accuracy: On the test images, mean over seeds; R² of numbers.
-    baseline_accuracy: The same for the baseline.
-    balanced_accuracy: The mean over classes of the test accuracy within each;
-      None for numbers.
-    baseline_balanced_accuracy: The same for the baseline.
-    class_shares: The share of each class among the training examples.
-    scaling: Applied by `predict` to images.
-    target_scaling: How numbers to predict were standardised; None for classes.
-    classes: The labels themselves, as they were given; 0, 1, … if empty.
-    gain: The difference of the accuracies.
-    class_names: One per label, if known; empty for numbers.
-    model: The Flax module.
-    variables: Its parameters, {'params': …}.
-    image_shape: The shape of one example.
-  """
-
-  # In the order of result.json, but for the last three.
-  symmetries: tuple[str, ...]
-  implied: tuple[str, ...]
-  accuracy: float
+  symmetries: tuple[str, ...]  # its shortest names, also of other choices
+  implied: tuple[str, ...]  # the symmetries that come with them
+  accuracy: float  # on the test images, mean over seeds; R² of numbers
   baseline_accuracy: float
-  balanced_accuracy: float | None = None
+  balanced_accuracy: float | None = None  # mean over classes; None for numbers
   baseline_balanced_accuracy: float | None = None
-  class_shares: tuple[float, ...] = ()
-  scaling: evaluate_lib.Scaling
-  target_scaling: evaluate_lib.Scaling | None = None
-  classes: tuple[Any, ...] = ()
-  gain: score_lib.Gain
-  class_names: tuple[str, ...] = ()
+  class_shares: tuple[float, ...] = ()  # of the training examples
+  scaling: evaluate_lib.Scaling  # applied by `predict` to images
+  target_scaling: evaluate_lib.Scaling | None = None  # of numbers to predict
+  classes: tuple[Any, ...] = ()  # the labels as given; 0, 1, … if empty
+  gain: score_lib.Gain  # the difference of the accuracies
+  class_names: tuple[str, ...] = ()  # one per label; empty for numbers
+  # Not in result.json:
   model: nn.Module
-  variables: Mapping[str, Any]
-  image_shape: tuple[int, ...]
+  variables: Mapping[str, Any]  # its parameters, {'params': …}
+  image_shape: tuple[int, ...]  # of one example
 
   @property
   def name(self) -> str:
@@ -117,20 +93,20 @@ class Best:
     """Whether it predicts numbers, not classes."""
     return self.target_scaling is not None
 
-  def __repr__(self) -> str:
-    measured = f'{100 * self.accuracy:.1f} % right'
+  def written(self, accuracy: float) -> str:
+    """Returns an accuracy in percent, or R² of numbers."""
     if self.is_regression:
-      measured = f'R² {self.accuracy:.3f}'
-    return f'Best({self.name}, {measured})'
+      return f'R² = {accuracy:.3f}'
+    return f'{100 * accuracy:.1f} %'
+
+  def __repr__(self) -> str:
+    return f'Best({self.name}, {self.written(self.accuracy)})'
 
   def predict(self, images: np.ndarray) -> np.ndarray:
     """Returns the class of each image, or the number predicted. [N].
 
-    Classes are labels as they were given to the search. Uses the child with the
-    best validation score; `accuracy` is the mean over all children.
-
-    Args:
-      images: As they were given to the search.
+    Images and classes are as they were given to the search. Uses the child with
+    the best validation score; `accuracy` is the mean over all children.
     """
     outputs = self._outputs(images)
     if self.target_scaling is not None:
@@ -139,19 +115,17 @@ class Best:
     labels = outputs.argmax(axis=-1)
     if not self.classes:
       return labels
-    classes = np.array(self.classes)
-    if len(classes) != len(self.classes) or classes.ndim > 1:
-      classes = np.empty(len(self.classes), object)
-      classes[:] = self.classes
+    classes = np.empty(len(self.classes), object)
+    classes[:] = self.classes
+    kinds = {type(value) for value in self.classes}
+    if len(kinds) == 1 and kinds <= {bool, bytes, float, int, str}:
+      classes = np.array(self.classes)
     return classes[labels]
 
   def predict_proba(self, images: np.ndarray) -> np.ndarray:
     """Returns the probability of each class, float32 [N, classes].
 
-    Columns are in the order of `class_names`.
-
-    Args:
-      images: As they were given to the search.
+    Images are as they were given to the search, columns as `class_names`.
     """
     if self.is_regression:
       raise ValueError(
@@ -178,9 +152,6 @@ class Best:
 
     Numbers come out standardised: multiply them by `target_scaling.std` and add
     `target_scaling.mean`.
-
-    Args:
-      path: Where the file is written.
     """
     export_lib.export(
       self.model,
@@ -277,77 +248,62 @@ class SearchResult:
     """What helps, in words."""
     best, gain, helper = self.best, self.best.gain, self.space.helper
     verb, tests = 'gets', f'of {self.num_images[2]} test images right'
-    ours, theirs = (
-      f'R² = {accuracy:.3f}'
-      if best.is_regression
-      else f'{100 * accuracy:.1f} %'
-      for accuracy in (best.accuracy, best.baseline_accuracy)
-    )
     gained = str(gain)  # in points of accuracy
     if best.is_regression:
       verb, tests = 'reaches', f'on {self.num_images[2]} test images'
       interval = f'{gain.low:+.3f} … {gain.high:+.3f}'
       gained = f'{gain.mean:+.3f} (95 % interval {interval})'
+    reached = f'{best.written(best.accuracy)} {tests}'
     if self.is_baseline:
       without = f'the network without {helper}'
       if best.symmetries:
         without += f' ({best.name})'
-      reached = f'which {verb} {ours} {tests}'
-      sentence = (
-        f'No {helper} helps: none did better on the validation images than'
-        f' {without}, {reached}.'
-      )
       baselines = {*self.space.baselines()}
       trained = {entry.network for entry in self.ranking}
+      sentences = [
+        f'No {helper} helps: none did better on the validation images than'
+        f' {without}, which {verb} {reached}.'
+      ]
       if trained <= baselines and len(self.space) > len(baselines):
-        sentence = (
-          f'The budget sufficed for {without} alone, {reached}; give more of'
-          ' it, or downscale=2.'
-        )
-      return ' '.join([sentence, *self._remarks()])
+        sentences = [
+          f'The budget sufficed for {without} alone, which {verb} {reached};'
+          ' give more of it, or downscale=2.'
+        ]
+      return ' '.join([*sentences, *self._remarks()])
     name = best.name
     if best.implied:
       name += f', which also implies {", ".join(best.implied)}'
     compared = (
-      f'{name}: {ours} {tests}, against {theirs} without {helper}: {gained}'
+      f'{name}: {reached}, against {best.written(best.baseline_accuracy)}'
+      f' without {helper}: {gained}'
     )
     if gain.is_clear:
       return ' '.join([f'{compared}.', *self._remarks()])
-    favoured = max(
-      (entry for entry in self.ranking if entry.retrained),
-      key=lambda entry: entry.retrained.value if entry.retrained else 0.0,
-      default=self.ranking[0],
-    )
+    final = {e.name: e.retrained.value for e in self.ranking if e.retrained}
+    chosen = self.ranking[0].name
+    favoured = max(final, key=final.__getitem__, default=chosen)
     lead = 'Validation favours'
-    if favoured.network != self.ranking[0].network:
-      lead = f'As good as {favoured.name} by validation, with fewer weights:'
+    if favoured != chosen:
+      lead = f'As good as {favoured} by validation, with fewer weights:'
     sentence = f'{lead} {compared}, which may be chance.'
     return ' '.join([sentence, *self._doubts(), *self._remarks()])
 
   def _doubts(self) -> list[str]:
     """Returns what else is known of a gain that is not clear."""
     best, gain, doubts = self.best, self.best.gain, []
-    retrained = {entry.network: entry.retrained for entry in self.ranking}
-    ours, theirs = self.ranking[0].retrained, retrained.get(self.baseline)
+    final = {entry.network: entry.retrained for entry in self.ranking}
+    ours, theirs = self.ranking[0].retrained, final.get(self.baseline)
     if ours and theirs:
-      what, unit, factor = 'accuracy', ' %', 100
-      if best.is_regression:
-        what, unit, factor = 'R²', '', 1
       doubts.append(
-        f'Its mean validation {what} over {ours.num_seeds} splits'
-        f' is {factor * ours.accuracy:.3g}{unit}, against'
-        f' {factor * theirs.accuracy:.3g}{unit} without.'
+        f'Its mean validation accuracy over {ours.num_seeds} splits is'
+        f' {best.written(ours.accuracy)}, against'
+        f' {best.written(theirs.accuracy)} without.'
       )
     if self.screening is not None:
-      for found, words in (
-        (self.screening.accepted, 'The data are compatible with {}.'),
-        (
-          self.screening.undecided,
-          'The screen cannot tell whether the data have {}.',
-        ),
-        (self.screening.rejected, 'By the screen, the data do not have {}.'),
-      ):
-        if some := [n for n in found if n in (*best.symmetries, *best.implied)]:
+      names = {*best.symmetries, *best.implied}
+      for outcome, words in _SCREENED.items():
+        found = getattr(self.screening, outcome)
+        if some := [name for name in found if name in names]:
           doubts.append(words.format(', '.join(some)))
     needed = gain.images_needed(self.num_images[2])
     if needed is not None:
@@ -360,20 +316,19 @@ class SearchResult:
 
   def _remarks(self) -> list[str]:
     """Returns what the reader of any verdict should know about the data."""
-    best, remarks = self.best, []
+    best = self.best
+    ours, theirs = best.balanced_accuracy, best.baseline_balanced_accuracy
+    if ours is None or theirs is None:  # numbers
+      return []
     shares = [share for share in best.class_shares if share]
-    if shares and max(shares) > _IMBALANCE * min(shares):
-      largest = best.class_names[int(np.argmax(best.class_shares))]
-      remarks.append(
-        f'The classes are imbalanced: {100 * max(shares):.0f} % are {largest}.'
-      )
-      if best.balanced_accuracy is not None:
-        remarks.append(
-          f'Balanced accuracy: {100 * best.balanced_accuracy:.1f} %, against'
-          f' {100 * (best.baseline_balanced_accuracy or 0):.1f} %'
-          f' without {self.space.helper}.'
-        )
-    return remarks
+    if max(shares) <= _IMBALANCE * min(shares):
+      return []
+    largest = best.class_names[int(np.argmax(best.class_shares))]
+    return [
+      f'The classes are imbalanced: {100 * max(shares):.0f} % are {largest}.',
+      f'Balanced accuracy: {best.written(ours)}, against'
+      f' {best.written(theirs)} without {self.space.helper}.',
+    ]
 
   def __repr__(self) -> str:
     return f'SearchResult({self.dataset!r}, {self.answer!r})'
@@ -456,32 +411,19 @@ def read(directory: pathlib.Path) -> dict[str, Any]:
   try:
     return io_lib.read_json(path)
   except OSError as error:
-    why = error.strerror
-    if isinstance(error, FileNotFoundError):
-      why = f'{path} is not there'
     raise type(error)(
-      f'{directory} holds no result ({why}); give the directory of a search'
-      ' that has finished'
+      f'{directory} holds no result.json ({error.strerror}); give the directory'
+      ' of a search that has finished'
     ) from error
   except ValueError as error:
     raise _damaged(path, error) from error
 
 
-RANKING_COLUMNS = (
-  'rank',
-  'symmetries',
-  'implied',
-  'num_weights',
-  'score',
-  'validation_accuracy',
-  'standard_error',
-  'validation_loss',
-  'num_seeds',
-  'num_diverged',
-  'retrained_score',
-  'retrained_accuracy',
-  'retrained_standard_error',
-  'retrained_loss',
+_SCORES = ('value', 'accuracy', 'standard_error', 'loss')
+_RANKING_HEADER = (
+  'rank,symmetries,implied,num_weights,score,validation_accuracy,'
+  'standard_error,validation_loss,num_seeds,num_diverged,retrained_score,'
+  'retrained_accuracy,retrained_standard_error,retrained_loss'
 )
 
 
@@ -490,11 +432,10 @@ def write_ranking(path: io_lib.PathLike, ranking: Sequence[Ranked]) -> None:
 
   def numbers(score: score_lib.Score | None) -> list[str]:
     if score is None:
-      return [''] * 4
-    fields = (score.value, score.accuracy, score.standard_error, score.loss)
-    return [f'{number:.6f}' for number in fields]
+      return [''] * len(_SCORES)
+    return [f'{getattr(score, name):.6f}' for name in _SCORES]
 
-  rows = (
+  rows = [
     (
       rank,
       io_lib.cell(entry.name),
@@ -506,32 +447,31 @@ def write_ranking(path: io_lib.PathLike, ranking: Sequence[Ranked]) -> None:
       *numbers(entry.retrained),
     )
     for rank, entry in enumerate(ranking, start=1)
-  )
-  _write_csv(path, RANKING_COLUMNS, rows)
+  ]
+  _write_csv(path, _RANKING_HEADER, rows)
 
 
 def write_trace(path: io_lib.PathLike, result: SearchResult) -> None:
   """Writes every step of the search as CSV."""
-  rows = (
+  rows = [
     (
       number,
       step.state,
-      int(result.space.network_of[step.state]),
+      result.space.network_of[step.state],
       f'{step.value:.6f}',
       '' if step.epsilon is None else f'{step.epsilon:g}',
     )
     for number, step in enumerate(result.trace, start=1)
-  )
-  _write_csv(path, ('step', 'state', 'network', 'value', 'epsilon'), rows)
+  ]
+  _write_csv(path, 'step,state,network,value,epsilon', rows)
 
 
 def _write_csv(
-  path: io_lib.PathLike, header: Sequence[str], rows: Iterable[Sequence[Any]]
+  path: io_lib.PathLike, header: str, rows: Sequence[Sequence[Any]]
 ) -> None:
   with io_lib.written_text(path) as file:
-    writer = csv.writer(file, lineterminator='\n')
-    writer.writerow(header)
-    writer.writerows(rows)
+    file.write(f'{header}\n')
+    csv.writer(file, lineterminator='\n').writerows(rows)
 
 
 def save_params(directory: pathlib.Path, variables: Mapping[str, Any]) -> None:
@@ -591,8 +531,8 @@ def weights_checksum(variables: Mapping[str, Any]) -> str:
 
 
 def _as_json(result: SearchResult) -> dict[str, Any]:
-  names = [field.name for field in dataclasses.fields(Best)]
-  best = {n: getattr(result.best, n) for n in names if n not in _NOT_IN_JSON}
+  fields = vars(result.best).items()
+  best = {name: x for name, x in fields if name not in _NOT_IN_JSON}
   for name in ('scaling', 'target_scaling', 'gain'):
     best[name] = best[name] and dataclasses.asdict(best[name])
   best['classes'] = [
@@ -619,33 +559,27 @@ def _as_json(result: SearchResult) -> dict[str, Any]:
 
 
 def _from_json(
-  stored: Mapping[str, Any],
+  stored: dict[str, Any],
   checkpoint: pathlib.Path,
   symmetries: symmetries_lib.SymmetryLike,
 ) -> SearchResult:
   space = from_spec(stored['space'], symmetries)
-  best = dict(stored['best'])
+  best, screening = stored['best'], stored.get('screening')
   if 'base_accuracy' in best:  # its name in version 0.1
     best['baseline_accuracy'] = best['base_accuracy']
   model = space.model(best['network'])
   x = np.zeros((1, *space.image_shape), np.float32)
-  # Files of earlier versions have no checksum.
-  variables = load_params(checkpoint, model, x, best.get('checksum'))
-  screening = stored.get('screening')
-  return SearchResult(
-    dataset=stored['dataset'],
-    num_images=tuple(stored['num_images']),
-    best=_restored(
-      Best,
-      best,
-      model=model,
-      variables=variables,
-      image_shape=space.image_shape,
-    ),
-    ranking=tuple(_restored(Ranked, entry) for entry in stored['ranking']),
-    counts=Counts(**stored['counts']),
+  of_best = {
+    'model': model,
+    # Files of earlier versions have no checksum.
+    'variables': load_params(checkpoint, model, x, best.get('checksum')),
+    'image_shape': space.image_shape,
+  }
+  return _restored(
+    SearchResult,
+    stored,
+    best=_restored(Best, best, **of_best),
     trace=tuple(Step(*step) for step in stored['trace']),
-    q_values=tuple((state, tuple(q)) for state, q in stored['q_values']),
     space=space,
     screening=screening and screen_lib.Screening.from_json(screening),
     config=stored.get('config', {}),
@@ -657,15 +591,17 @@ def _restored(kind: Any, stored: Any, **others: Any) -> Any:
 
   Older files lack fields that have a default.
   """
-  if stored is None:
-    return None
-  if types.NoneType in typing.get_args(kind):  # such as Score | None
-    return _restored(typing.get_args(kind)[0], stored)
-  if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+  parts = typing.get_args(kind)
+  if types.NoneType in parts and stored is not None:  # such as Score | None
+    return _restored(parts[0], stored)
+  if isinstance(stored, dict):
     hints = typing.get_type_hints(kind)
-    known = {n: _restored(hints[n], v) for n, v in stored.items() if n in hints}
-    return kind(**known, **others)
-  return tuple(stored) if isinstance(stored, list) else stored
+    known = stored.keys() & hints.keys() - others.keys()
+    return kind(**{n: _restored(hints[n], stored[n]) for n in known}, **others)
+  if isinstance(stored, list):
+    part = parts[0] if parts else Any
+    return tuple(_restored(part, value) for value in stored)
+  return stored
 
 
 # kind -> factory(symmetries=…, **the rest of the description)
@@ -682,28 +618,27 @@ def from_spec(
 
   Symmetries that are not built in have to be passed.
   """
+  rest = dict(spec)
+  kind, names = rest.pop('kind', 'mlp'), rest.pop('symmetries')
+  actions = rest.pop('actions', [None] * len(names))  # older files: none
   own = symmetries_lib.as_symmetries(symmetries)
   known = {**symmetries_lib.NAMED, **{s.name: s for s in own}}
-  # Launchers name functions by module: found by what they do instead.
-  actions = dict(zip(spec['symmetries'], spec.get('actions', ()), strict=False))
   grid = spec['image_shape'][: spec.get('grid_axes', 2)]
-  for name in spec['symmetries']:
+  # Launchers name functions by module: found by what they do instead.
+  for name, action in zip(names, actions, strict=True):
     for symmetry in own if name not in known else ():
-      if space_lib.action(symmetry, grid) == actions.get(name):
+      if space_lib.action(symmetry, grid) == action:
         known[name] = symmetries_lib.Symmetry(name, symmetry.fn)
-  if unknown := [name for name in spec['symmetries'] if name not in known]:
+  if unknown := [name for name in names if name not in known]:
     raise ValueError(
       f'the symmetries {", ".join(unknown)} are not built in, and files hold'
       ' only their names; pass their functions in `symmetries`, got'
       f' {", ".join(s.name for s in own) or "none"}'
     )
-  names = ('kind', 'symmetries', 'actions')
-  rest = {name: value for name, value in spec.items() if name not in names}
-  table = tuple(known[name] for name in spec['symmetries'])
-  space = KINDS[spec.get('kind', 'mlp')](symmetries=table, **rest)
-  stored = spec.get('actions', space.actions())
-  for symmetry, then, now in zip(table, stored, space.actions(), strict=True):
-    if then != now:
+  table = tuple(known[name] for name in names)
+  space = KINDS[kind](symmetries=table, **rest)
+  for symmetry, then, now in zip(table, actions, space.actions(), strict=True):
+    if then not in (None, now):
       raise ValueError(
         f'{symmetry.name} is another symmetry now than it was in the search: it'
         ' transforms the images differently; pass the function that the search'

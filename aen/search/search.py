@@ -12,7 +12,7 @@ import math
 import pathlib
 import sys
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,6 +45,8 @@ _EXPLORING_SHARE = 0.5  # of a time limit
 _USED_SHARE = 0.85  # of a time limit, before results are due
 _FEWEST_SEEDS = 3  # of retraining, before fewer networks are retrained
 _LONG = 30  # minutes, from which on the line on time says how to shorten it
+
+_Children = Mapping[int, Sequence[Record]]  # by network
 
 
 def discover(
@@ -142,7 +144,6 @@ def discover(
     seed=seed,
   )
   say(describe_data(data))
-  _check(data)
   if network == 'cnn':
     if data.grid_axes != 2:
       raise ValueError(
@@ -235,8 +236,7 @@ def downscaled(images: np.ndarray, grid_axes: int, factor: int) -> np.ndarray:
 
 def describe_data(data: dataset_lib.Dataset) -> str:
   """Returns one line that says what the data were taken for."""
-  grid = data.image_shape[: data.grid_axes]
-  shape = '×'.join(map(str, grid))
+  shape = '×'.join(map(str, data.image_shape[: data.grid_axes]))
   if channels := data.image_shape[data.grid_axes :]:
     shape += f' with {channels[0]} channels'
   counts = ' + '.join(
@@ -255,23 +255,22 @@ def describe_data(data: dataset_lib.Dataset) -> str:
 
 def _check_options(recipe: Any, options: Mapping[str, Any]) -> None:
   """Raises if `discover` was given an argument that is no option."""
-  fields = {field.name for field in dataclasses.fields(recipe_lib.Recipe)}
-  if isinstance(recipe, Mapping) and not set(recipe) <= fields:
-    raise TypeError(
-      f'recipe may change {", ".join(sorted(fields))}, got'
-      f' {", ".join(sorted(set(recipe) - fields))}'
-    )
+  changes = {field.name for field in dataclasses.fields(recipe_lib.Recipe)}
+  known = {field.name for field in dataclasses.fields(explore_lib.SearchConfig)}
   if not isinstance(recipe, recipe_lib.Recipe | Mapping | None):
     raise TypeError(f'recipe must be an aen.Recipe, got {recipe!r}')
-  known = {field.name for field in dataclasses.fields(explore_lib.SearchConfig)}
+  if isinstance(recipe, Mapping) and not recipe.keys() <= changes:
+    raise TypeError(
+      f'recipe may change {", ".join(sorted(changes))}, got'
+      f' {", ".join(sorted(recipe.keys() - changes))}'
+    )
   for name in options.keys() - known:
-    if name in fields:
+    hint = f'it has {", ".join(sorted(known))}'
+    if name in changes:
       hint = (
         f"give recipe=aen.Recipe({name}=…, criterion='likelihood'), or"
         f" recipe={{'{name}': …}} to keep everything else"
       )
-    else:
-      hint = f'it has {", ".join(sorted(known))}'
     raise TypeError(f'discover has no option {name!r}; {hint}')
 
 
@@ -328,8 +327,8 @@ def search(
   workers = executors_lib.as_workers(executor)
   description = describe(data, space, config, search_images)
   data, target_scaling = _standardised(data)
-  searched = at_most(data, search_images)
-  evaluate_lib.check_batch(searched, config.recipe)
+  few = at_most(data, search_images)
+  evaluate_lib.check_batch(few, config.recipe)
   strategy = explore_lib.make_strategy(space, config)
   with contextlib.ExitStack() as stack:
     path: Any = store_lib.MEMORY
@@ -350,19 +349,11 @@ def search(
       children_per_batch=config.children_per_batch,
       **stack.enter_context(workers.started(run_dir)),
     )
-    children = min(len(space), config.max_networks or len(space))
-    children *= config.num_seeds
-    total = None  # strategies may end before they have seen every network
-    if config.max_networks or config.strategy == 'exhaustive':
-      total = children
-    # Retraining a child takes this number of times as long as the search.
-    longer = config.final_recipe().epochs / config.recipe.epochs
-    longer = longer * len(data.train) / len(searched.train)
-    finalists = min(config.top, len(space)) + len(space.baselines())
-    children += finalists * config.retrain_seeds * longer
-    tell = _estimating(say, children, len(space), config.max_minutes)
-    with evaluate_lib.progress_bar('search', total, tell, on_trained) as bar:
-      evaluate = make(searched, recipe=config.recipe, on_trained=bar)
+    steps = _Steps(
+      data, few, space, config, clock, make, on_trained, target_scaling
+    )
+    with steps.progress(say) as bar:
+      evaluate = make(few, recipe=config.recipe, on_trained=bar)
       wait = None
       if isinstance(evaluate, evaluate_lib.Evaluator):
         # Workers train these while this process screens the images.
@@ -371,10 +362,10 @@ def search(
       screening = None
       if screened or config.strategy == 'screened':
         screening = screen_lib.screen(
-          searched.train.images,
-          screen_lib.binned(searched.train.labels),
+          few.train.images,
+          screen_lib.binned(few.train.labels),
           space.symmetries,
-          groups=searched.train.groups,
+          groups=few.train.groups,
           grid=space.grid,
         )
         if config.strategy == 'screened':
@@ -386,12 +377,7 @@ def search(
       found = explore_lib.explore(
         space, evaluate, config, strategy, clock.out_of_time, workers.count
       )
-    again = _retrain(
-      data, space, config, found, make, on_trained, clock, longer
-    )
-    result = _conclude(
-      data, searched, space, config, found, again, screening, target_scaling
-    )
+    result = steps.conclude(found, steps.retrain(found.records), screening)
     if run_dir is not None:
       result = dataclasses.replace(result, config=description)
       result.save(run_dir)
@@ -399,99 +385,29 @@ def search(
   return result
 
 
-class _Clock:
-  """The time limit of a search, for exploring and for retraining."""
-
-  def __init__(self, config: explore_lib.SearchConfig, started: float) -> None:
-    self._config, self._started = config, started
-    minutes = config.max_minutes
-    self._limit = math.inf if minutes is None else 60 * minutes
-
-  def left(self) -> float:
-    """Returns the seconds until results are due, which takes a while too."""
-    return self._started + _USED_SHARE * self._limit - time.monotonic()
-
-  @property
-  def out_of_time(self) -> Callable[[], bool] | None:
-    """Whether exploring should end; None if there is no limit."""
-    if self._limit == math.inf:
-      return None
-    end = self._started + _EXPLORING_SHARE * self._limit
-    return lambda: time.monotonic() > end
-
-  def final(
-    self, per_child: float, num_baselines: int
-  ) -> tuple[int, recipe_lib.Recipe]:
-    """Returns how many networks to retrain beside the baselines, and how.
-
-    Retraining a child takes `per_child` seconds.
-    """
-    config, recipe = self._config, self._config.final_recipe()
-    if self._limit == math.inf:
-      return config.top, recipe
-    children = max(0.0, self.left()) / max(per_child, 1e-6)
-    top = int(children) // _FEWEST_SEEDS - num_baselines
-    top = max(1, min(config.top, top))
-    share = min(1.0, children / (top + num_baselines))
-    epochs = max(1, int(share * recipe.epochs))
-    return top, dataclasses.replace(recipe, epochs=epochs)
-
-
-def _estimating(
-  say: Callable[[str], None],
-  children: float,
-  num_networks: int,
-  limit: float | None,
-) -> Callable[[Sequence[Record]], None]:
-  """Returns a callback of batches, which says how long a search will take.
-
-  The limit is in minutes.
-  """
-  batches = itertools.count(1)
-
-  def count(records: Sequence[Record]) -> None:
-    if next(batches) != 2:  # the first one was compiled
-      return
-    minutes = children * records[0].seconds / 60
-    line = f'{num_networks} networks, about {_duration(minutes)}'
-    if limit is not None and minutes > limit:
-      line += f'; the best found within {_duration(limit)} is returned'
-    elif minutes > _LONG:
-      line += '; max_minutes=…, max_networks=… or downscale=2 shorten that'
-    say(line)
-
-  return count
-
-
-def _duration(minutes: float) -> str:
-  """Returns a time in words.
-
-  >>> _duration(0.5), _duration(2.2), _duration(200)
-  ('30 seconds', '2 minutes', '3.3 hours')
-  """
-  if minutes < 1.5:
-    return f'{max(1, round(60 * minutes))} seconds'
-  return (
-    f'{minutes:.0f} minutes' if minutes < 90 else f'{minutes / 60:.1f} hours'
-  )
-
-
-def _standardised(
-  data: dataset_lib.Dataset,
-) -> tuple[dataset_lib.Dataset, evaluate_lib.Scaling | None]:
-  """Returns data whose numbers to predict have mean 0 and variance 1."""
-  if data.num_classes:
-    return data, None
-  both = np.concatenate([data.train.labels, data.validation.labels])
-  scaling = evaluate_lib.Scaling(
-    float(both.mean(dtype=np.float64)), float(both.std(dtype=np.float64))
-  )
-  splits = {
-    name: dataclasses.replace(part, labels=scaling(part.labels))
-    for name in ('train', 'validation', 'test')
-    for part in [getattr(data, name)]
-  }
-  return dataclasses.replace(data, **splits), scaling
+def _check(data: dataset_lib.Dataset) -> None:
+  """Raises before any training if the data cannot be searched."""
+  pixels = data.train.images
+  if (pixels == pixels.flat[0]).all():
+    raise ValueError(
+      'all pixels of all training images have the same value; give images that'
+      ' differ'
+    )
+  labels = np.unique(data.train.labels).tolist()
+  if len(labels) < 2:
+    needed = 'numbers to predict that differ'
+    if data.num_classes:
+      needed = 'images of at least two classes'
+    raise ValueError(
+      f'a search needs {needed}, got {len(data.train)} training examples with'
+      f' {labels} alone; give examples with others too'
+    )
+  for name in ('validation', 'test'):
+    if not len(getattr(data, name)):
+      raise ValueError(
+        f'a search needs {name} images, got none; leave num_{name} out, or'
+        ' give more than 0'
+      )
 
 
 def describe(
@@ -514,32 +430,20 @@ def describe(
   }
 
 
-def _check(data: dataset_lib.Dataset) -> None:
-  """Raises before any training if the data cannot be searched."""
-  pixels = data.train.images
-  if (pixels == pixels.flat[0]).all():
-    raise ValueError(
-      'all pixels of all training images have the same value; give images that'
-      ' differ'
-    )
-  classes = np.unique(data.train.labels)
-  if classes.size < 2 and not data.num_classes:
-    raise ValueError(
-      'a search needs numbers to predict that differ, got'
-      f' {len(data.train)} training examples with {classes.tolist()} alone'
-    )
-  if classes.size < 2:
-    raise ValueError(
-      f'a search needs images of at least two classes, got {len(data.train)}'
-      f' training images of class {classes.tolist()} alone; give images of the'
-      ' other classes too'
-    )
-  for name in ('validation', 'test'):
-    if not len(getattr(data, name)):
-      raise ValueError(
-        f'a search needs {name} images, got none; leave num_{name} out, or'
-        ' give more than 0'
-      )
+def _standardised(
+  data: dataset_lib.Dataset,
+) -> tuple[dataset_lib.Dataset, evaluate_lib.Scaling | None]:
+  """Returns data whose numbers to predict have mean 0 and variance 1."""
+  if data.num_classes:
+    return data, None
+  both = np.concatenate([data.train.labels, data.validation.labels])
+  scaling = evaluate_lib.scaling_of(both)
+  splits = {
+    name: dataclasses.replace(part, labels=scaling(part.labels))
+    for name in ('train', 'validation', 'test')
+    for part in [getattr(data, name)]
+  }
+  return dataclasses.replace(data, **splits), scaling
 
 
 def at_most(
@@ -560,118 +464,232 @@ def at_most(
   )
 
 
-def _retrain(
-  data: dataset_lib.Dataset,
-  space: space_lib.Space,
-  config: explore_lib.SearchConfig,
-  found: explore_lib.Exploration,
-  make: Callable[..., evaluate_lib.Evaluate],
-  on_trained: Callable[[Sequence[Record]], None] | None,
-  clock: _Clock,
-  longer: float,
-) -> dict[int, list[Record]]:
-  """Retrains the best networks and the baselines, as time allows."""
-  values = {
-    network: score_lib.value(records, config.recipe.criterion)
-    for network, records in found.records.items()
-  }
-  seconds = [r.seconds for records in found.records.values() for r in records]
-  per_child = float(np.median(seconds)) * longer
-  top, recipe = clock.final(per_child, len(space.baselines()))
-  best = sorted(values, key=lambda n: (-values[n], n))[:top]
-  finalists = list(dict.fromkeys([*space.baselines(), *best]))
-  again: dict[int, list[Record]] = {network: [] for network in finalists}
-  total = len(finalists) * config.retrain_seeds
-  first = config.final_seeds()[0]
-  # Jobs of a seed are submitted before those of the previous one have finished.
-  ahead = int(clock.out_of_time is None)
-  started: list[Callable[[], list[Record]]] = []
+class _Clock(NamedTuple):
+  """The time limit of a search, for exploring and for retraining."""
 
-  def collect(left: int) -> None:
-    while len(started) > left:
-      for network, record in zip(finalists, started.pop(0)(), strict=True):
-        again[network].append(record)
+  config: explore_lib.SearchConfig
+  started: float  # by `time.monotonic`
 
-  with evaluate_lib.progress_bar('retrain', total, on_trained) as bar:
-    for seed in config.final_seeds():  # each on another split of the images
-      if seed > first and clock.left() < len(finalists) * per_child:
-        break
-      evaluate = make(
-        data.refold(seed), recipe=recipe, keep_params=True, on_trained=bar
-      )
-      requests = [(network, seed) for network in finalists]
-      started.append(evaluate_lib.start(evaluate, requests))
-      collect(ahead)
-    collect(0)
-  return again
+  def left(self, share: float = _USED_SHARE) -> float:
+    """Returns the seconds until a share of the time limit is over."""
+    limit = 60 * (self.config.max_minutes or math.inf)
+    return self.started + share * limit - time.monotonic()
+
+  def out_of_time(self) -> bool:
+    """Whether exploring should end."""
+    return self.left(_EXPLORING_SHARE) < 0
+
+  def final(
+    self, per_child: float, num_baselines: int
+  ) -> tuple[int, recipe_lib.Recipe]:
+    """Returns how many networks to retrain beside the baselines, and how.
+
+    Retraining a child takes `per_child` seconds.
+    """
+    recipe = self.config.final_recipe()
+    children = max(0.0, self.left()) / max(per_child, 1e-6)
+    most = children / _FEWEST_SEEDS - num_baselines
+    top = int(max(1, min(self.config.top, most)))
+    share = min(1.0, children / (top + num_baselines))
+    epochs = max(1, int(share * recipe.epochs))
+    return top, dataclasses.replace(recipe, epochs=epochs)
 
 
-def _conclude(
-  data: dataset_lib.Dataset,
-  searched: dataset_lib.Dataset,
-  space: space_lib.Space,
-  config: explore_lib.SearchConfig,
-  found: explore_lib.Exploration,
-  again: Mapping[int, Sequence[Record]],
-  screening: screen_lib.Screening | None,
-  target_scaling: evaluate_lib.Scaling | None,
-) -> result_lib.SearchResult:
-  """Chooses one of the retrained networks, tests it, and ranks all."""
-  criterion = config.recipe.criterion
+@dataclasses.dataclass(frozen=True)
+class _Steps:
+  """The steps of a search, and what they share."""
 
-  def scores_of(
-    records_of: Mapping[int, Sequence[Record]], num_images: int
+  data: dataset_lib.Dataset  # numbers to predict are standardised
+  few: dataset_lib.Dataset  # what the search trains on
+  space: space_lib.Space
+  config: explore_lib.SearchConfig
+  clock: _Clock
+  make: Callable[..., evaluate_lib.Evaluate]  # of data, recipe, on_trained
+  on_trained: Callable[[Sequence[Record]], None] | None
+  target_scaling: evaluate_lib.Scaling | None
+
+  @property
+  def longer(self) -> float:
+    """How many times as long as in the search a child is retrained."""
+    longer = self.config.final_recipe().epochs / self.config.recipe.epochs
+    return longer * len(self.data.train) / len(self.few.train)
+
+  def progress(
+    self, say: Callable[[str], None]
+  ) -> contextlib.AbstractContextManager[Callable[..., None]]:
+    """Shows the progress of a search; says how long it will take."""
+    space, config = self.space, self.config
+    num_networks = min(len(space), config.max_networks or len(space))
+    children = num_networks * config.num_seeds
+    total = None  # strategies may end before they have seen every network
+    if config.max_networks or config.strategy == 'exhaustive':
+      total = children
+    finalists = min(config.top, len(space)) + len(space.baselines())
+    all_children = children + finalists * config.retrain_seeds * self.longer
+    limit, batches = config.max_minutes, itertools.count(1)
+
+    def estimate(records: Sequence[Record]) -> None:
+      if next(batches) != 2:  # the first one was compiled
+        return
+      minutes = all_children * records[0].seconds / 60
+      line = f'{len(space)} networks, about {_duration(minutes)}'
+      if limit is not None and minutes > limit:
+        line += f'; the best found within {_duration(limit)} is returned'
+      elif minutes > _LONG:
+        line += '; max_minutes=…, max_networks=… or downscale=2 shorten that'
+      say(line)
+
+    return evaluate_lib.progress_bar('search', total, estimate, self.on_trained)
+
+  def scores(
+    self, children: _Children, num_images: int
   ) -> dict[int, score_lib.Score]:
+    """Returns the score of each network on `num_images` images."""
+    criterion, numbers = self.config.recipe.criterion, not self.data.num_classes
     return {
-      network: score_lib.Score.of(
-        records, criterion, num_images, numbers=not data.num_classes
-      )
-      for network, records in records_of.items()
+      network: score_lib.Score.of(records, criterion, num_images, numbers)
+      for network, records in children.items()
     }
 
-  scores = scores_of(found.records, len(searched.validation))
-  # Seeds validate on different images, until all have been used.
-  num_seeds = len(next(iter(again.values())))
-  num_images = len(data.train) + len(data.validation)
-  final_scores = scores_of(
-    again, min(num_seeds * len(data.validation), num_images)
-  )
-  chosen = max(again, key=lambda n: (final_scores[n].value, -n))
-  if screening is not None:
-    chosen = _as_good(chosen, again, space, screening, criterion)
+  def retrain(self, children: _Children) -> _Children:
+    """Retrains the best networks and the baselines, as time allows."""
+    config, baselines = self.config, self.space.baselines()
+    scores = self.scores(children, len(self.few.validation))
+    seconds = [r.seconds for r in itertools.chain(*children.values())]
+    per_child = float(np.median(seconds)) * self.longer
+    top, recipe = self.clock.final(per_child, len(baselines))
+    best = sorted(scores, key=lambda n: (-scores[n].value, n))[:top]
+    finalists = list(dict.fromkeys([*baselines, *best]))
+    total = len(finalists) * config.retrain_seeds
+    # Jobs of a seed are submitted before those of the previous one have
+    # finished, unless the time that those take decides.
+    ahead = int(config.max_minutes is None)
+    by_seed: list[list[Record]] = []
+    waiting: list[Callable[[], list[Record]]] = []
+    with evaluate_lib.progress_bar('retrain', total, self.on_trained) as bar:
+      for seed in config.final_seeds():  # each on another split of the images
+        if by_seed and self.clock.left() < len(finalists) * per_child:
+          break
+        data = self.data.refold(seed)
+        evaluate = self.make(
+          data, recipe=recipe, keep_params=True, on_trained=bar
+        )
+        requests = [(network, seed) for network in finalists]
+        waiting.append(evaluate_lib.start(evaluate, requests))
+        if len(waiting) > ahead:
+          by_seed.append(waiting.pop(0)())
+      by_seed += [wait() for wait in waiting]
+    by_network = zip(*by_seed, strict=True)
+    return dict(zip(finalists, by_network, strict=True))
 
-  def rank(network: int) -> tuple[bool, bool, float, int]:
-    final = final_scores.get(network)
-    value = (final or scores[network]).value
-    return network != chosen, final is None, -value, network
+  def conclude(
+    self,
+    found: explore_lib.Exploration,
+    again: _Children,
+    screening: screen_lib.Screening | None,
+  ) -> result_lib.SearchResult:
+    """Chooses one of the retrained networks, tests it, and ranks all."""
+    data, space, criterion = self.data, self.space, self.config.recipe.criterion
+    num_train, num_validation = len(data.train), len(data.validation)
+    scores = self.scores(found.records, len(self.few.validation))
+    # Seeds validate on different images, until all have been used.
+    num_seeds = len(next(iter(again.values())))
+    num_images = min(num_seeds * num_validation, num_train + num_validation)
+    final_scores = self.scores(again, num_images)
+    chosen = max(again, key=lambda n: (final_scores[n].value, -n))
+    if screening is not None:
+      chosen = _as_good(chosen, again, space, screening, criterion)
 
-  ranking = tuple(
-    result_lib.Ranked(
-      network=network,
-      symmetries=space.names(network),
-      implied=space.implied(network),
-      num_weights=space.num_weights(network),
-      search=scores[network],
-      retrained=final_scores.get(network),
+    def rank(network: int) -> tuple[bool, bool, float, int]:
+      final = final_scores.get(network)
+      value = (final or scores[network]).value
+      return network != chosen, final is None, -value, network
+
+    ranking = tuple(
+      result_lib.Ranked(
+        network=network,
+        symmetries=space.names(network),
+        implied=space.implied(network),
+        num_weights=space.num_weights(network),
+        search=scores[network],
+        retrained=final_scores.get(network),
+      )
+      for network in sorted(scores, key=rank)
     )
-    for network in sorted(scores, key=rank)
-  )
-  return result_lib.SearchResult(
-    dataset=data.name,
-    num_images=(len(data.train), len(data.validation), len(data.test)),
-    best=_test(space, chosen, again, data, config.recipe, target_scaling),
-    ranking=ranking,
-    counts=found.counts,
-    trace=found.trace,
-    q_values=found.q_values,
-    space=space,
-    screening=screening,
+    return result_lib.SearchResult(
+      dataset=data.name,
+      num_images=(num_train, num_validation, len(data.test)),
+      best=self.test(chosen, again),
+      ranking=ranking,
+      counts=found.counts,
+      trace=found.trace,
+      q_values=found.q_values,
+      space=space,
+      screening=screening,
+    )
+
+  def test(self, chosen: int, again: _Children) -> result_lib.Best:
+    """Compares the chosen network with its baseline on the test images."""
+    data, space, recipe = self.data, self.space, self.config.recipe
+    scaling = evaluate_lib.scaling_of(data.train.images, recipe.scaling)
+    images, labels = scaling(data.test.images), data.test.labels
+
+    def right(network: int) -> np.ndarray:
+      """Returns which images each child gets right, [S, N]."""
+      model = space.model(network)
+      every = [{'params': record.params} for record in again[network]]
+      answers = np.array([result_lib.outputs(model, v, images) for v in every])
+      if data.num_classes:
+        return answers.argmax(axis=-1) == labels
+      # Of numbers, 1 - squared error / variance, whose mean is R².
+      variance = max(float(labels.var(dtype=np.float64)), 1e-12)
+      return 1 - np.square(answers[:, :, 0] - labels) / variance
+
+    best, baseline = right(chosen), space.baseline(chosen)
+    against = best if baseline == chosen else right(baseline)
+    values = [score_lib.value([r], recipe.criterion) for r in again[chosen]]
+    shown = again[chosen][int(np.argmax(values))]
+    of_classes: dict[str, Any] = {}
+    if data.num_classes:
+      counts = np.bincount(data.train.labels, minlength=data.num_classes)
+      of_classes = {
+        'balanced_accuracy': score_lib.balanced(best, labels),
+        'baseline_balanced_accuracy': score_lib.balanced(against, labels),
+        'class_shares': tuple((counts / counts.sum()).tolist()),
+      }
+    return result_lib.Best(
+      symmetries=space.names(chosen),
+      implied=space.implied(chosen),
+      model=space.model(chosen),
+      variables={'params': shown.params},
+      scaling=scaling,
+      image_shape=data.image_shape,
+      accuracy=float(best.mean()),
+      baseline_accuracy=float(against.mean()),
+      gain=score_lib.Gain.between(best, against),
+      class_names=data.class_names,
+      classes=data.classes,
+      target_scaling=self.target_scaling,
+      **of_classes,
+    )
+
+
+def _duration(minutes: float) -> str:
+  """Returns a time in words.
+
+  >>> _duration(0.5), _duration(2.2), _duration(200)
+  ('30 seconds', '2 minutes', '3.3 hours')
+  """
+  if minutes < 1.5:
+    return f'{max(1, round(60 * minutes))} seconds'
+  return (
+    f'{minutes:.0f} minutes' if minutes < 90 else f'{minutes / 60:.1f} hours'
   )
 
 
 def _as_good(
   best: int,
-  retrained: Mapping[int, Sequence[Record]],
+  retrained: _Children,
   space: space_lib.Space,
   screening: screen_lib.Screening,
   criterion: str,
@@ -703,63 +721,3 @@ def _as_good(
 
   found = [best, *filter(is_as_good, values)]
   return min(found, key=lambda n: (space.num_weights(n), n))
-
-
-def _test(
-  space: space_lib.Space,
-  chosen: int,
-  retrained: Mapping[int, Sequence[Record]],
-  data: dataset_lib.Dataset,
-  recipe: recipe_lib.Recipe,
-  target_scaling: evaluate_lib.Scaling | None,
-) -> result_lib.Best:
-  """Compares the chosen network with its baseline on the test images."""
-  scaling = evaluate_lib.scaling_of(data.train.images, recipe.scaling)
-  images, labels = scaling(data.test.images), data.test.labels
-
-  def right(network: int) -> np.ndarray:
-    """Returns which images each child gets right, [S, N].
-
-    Of numbers, 1 - squared error / variance, whose mean is R².
-    """
-    model = space.model(network)
-    answers = np.array(
-      [
-        result_lib.outputs(model, {'params': record.params}, images)
-        for record in retrained[network]
-      ]
-    )
-    if data.num_classes:
-      return answers.argmax(axis=-1) == labels
-    variance = max(float(labels.var(dtype=np.float64)), 1e-12)
-    return 1 - np.square(answers[:, :, 0] - labels) / variance
-
-  best, baseline = right(chosen), space.baseline(chosen)
-  against = best if baseline == chosen else right(baseline)
-  shown = max(
-    retrained[chosen],
-    key=lambda record: score_lib.value([record], recipe.criterion),
-  )
-  of_classes: dict[str, Any] = {}
-  if data.num_classes:
-    counts = np.bincount(data.train.labels, minlength=data.num_classes)
-    of_classes = {
-      'balanced_accuracy': score_lib.balanced(best, labels),
-      'baseline_balanced_accuracy': score_lib.balanced(against, labels),
-      'class_shares': tuple((counts / counts.sum()).tolist()),
-    }
-  return result_lib.Best(
-    symmetries=space.names(chosen),
-    implied=space.implied(chosen),
-    model=space.model(chosen),
-    variables={'params': shown.params},
-    scaling=scaling,
-    image_shape=data.image_shape,
-    accuracy=float(best.mean()),
-    baseline_accuracy=float(against.mean()),
-    gain=score_lib.Gain.between(best, against),
-    class_names=data.class_names,
-    classes=data.classes,
-    target_scaling=target_scaling,
-    **of_classes,
-  )

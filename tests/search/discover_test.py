@@ -87,6 +87,8 @@ LABELS = {
   'whole floats': lambda y: y.astype(float),
   'column': lambda y: y[:, None],
   'tuples': lambda y: [(0, 'a') if i else (1, 'b') for i in y],
+  'tuples of two lengths': lambda y: [(0, 'a') if i else (1,) for i in y],
+  'two types': lambda y: [7 if i else 'a' for i in y],
 }
 
 
@@ -279,7 +281,7 @@ def test_the_clock_shares_out_what_is_left():
   assert recipe.epochs == 4  # 510 s for 2 · 1020 s
   assert search_lib._Clock(config, time.monotonic() - 301).out_of_time()
   free = search_lib._Clock(aen.SearchConfig(), 0.0)
-  assert free.out_of_time is None
+  assert not free.out_of_time()
   assert free.final(1e9, 1)[0] == 8
 
 

@@ -515,7 +515,10 @@ def test_the_path_depends_on_the_configuration_alone(strategy, monkeypatch):
 def test_a_time_limit_leaves_no_worker_idle():
   space = mlp_space.mlp_space((6, 6), 2, ('rotation', *FLIPS))
   config = explore_lib.SearchConfig(
-    recipe_lib.Recipe(epochs=2), 'exhaustive', children_per_batch=1
+    recipe_lib.Recipe(epochs=2),
+    'exhaustive',
+    children_per_batch=1,
+    max_minutes=10.0,
   )
   sizes = []
 
@@ -566,3 +569,6 @@ def test_a_gcnn_search_counts_both_baselines():
   explored = explore_lib.explore(space, invented_records, config)
   assert explored.counts.steps == 3
   assert explored.counts.networks <= explored.counts.states
+  config = dataclasses.replace(config, max_networks=1)
+  explored = explore_lib.explore(space, invented_records, config)
+  assert explored.counts.networks == 2  # baselines are trained in any case
