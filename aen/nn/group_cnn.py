@@ -9,25 +9,21 @@ import math
 from typing import Any
 
 from flax import linen as nn
-from flax.linen import initializers
-from flax.typing import Dtype
-from flax.typing import Initializer
+import flax.typing
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from aen import io as io_lib
+from aen.groups import orbits
 from aen.groups import point_group
 from aen.groups import sharing as sharing_lib
 from aen.groups import symmetries as symmetries_lib
-from aen.groups.orbits import as_shape
-from aen.groups.orbits import join
 from aen.nn import kernels
+from aen.nn import layer as layer_lib
 from aen.nn import pooling
 from aen.nn.conv import EquivariantConv
-from aen.nn.layer import HEADS
 
-PADDINGS = ('VALID', 'SAME')
 # The six groups that rotation and flips generate, by generators.
 GROUPS: Mapping[str, tuple[str, ...]] = {
   'none': (),
@@ -97,20 +93,17 @@ class GroupCNN(nn.Module):
   padding: str = 'VALID'
   dropout_rate: float = 0.5
   as_published: bool = False
-  dtype: Dtype | None = None
-  param_dtype: Dtype = jnp.float32
-  kernel_init: Initializer = initializers.lecun_normal()
-  bias_init: Initializer = initializers.zeros_init()
+  dtype: flax.typing.Dtype | None = None
+  param_dtype: flax.typing.Dtype = jnp.float32
+  kernel_init: flax.typing.Initializer = nn.initializers.lecun_normal()
+  bias_init: flax.typing.Initializer = nn.initializers.zeros_init()
   method: str | None = None
 
   def __post_init__(self) -> None:
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
     self.num_classes = io_lib.positive(self.num_classes, 'num_classes')
-    for name, known in (('head', HEADS), ('padding', PADDINGS)):
-      if getattr(self, name) not in known:
-        raise ValueError(
-          f'{name} must be one of {known}, got {getattr(self, name)!r}'
-        )
+    layer_lib.check_choice(self.head, 'head', layer_lib.HEADS)
+    layer_lib.check_choice(self.padding, 'padding', ('VALID', 'SAME'))
     io_lib.real(self.dropout_rate, 'dropout_rate', 0, 1)
     io_lib.real(self.width, 'width', -math.inf, 1e6)
     if not self.width > 0 or _channels(self.width, self.copies()) < 1:
@@ -119,7 +112,7 @@ class GroupCNN(nn.Module):
         f' {self.width!r}; 1.0 and 1.5 are the sizes of the paper'
       )
     if self.in_shape is not None:
-      self.in_shape = _image_shape(self.in_shape)
+      self.in_shape = self._shape(self.in_shape)
     super().__post_init__()
 
   @nn.nowrap
@@ -184,12 +177,7 @@ class GroupCNN(nn.Module):
     **kwargs: Any,
   ) -> dict[str, nn.Module]:
     """Makes the layers for given channels and width of the dense layer."""
-    kwargs |= dict(
-      dtype=self.dtype,
-      param_dtype=self.param_dtype,
-      kernel_init=self.kernel_init,
-      bias_init=self.bias_init,
-    )
+    kwargs |= layer_lib.options_of(self)
     published = self.copies() == _PUBLISHED_COPIES
     conv: Any = functools.partial(
       _PublishedConv if published else EquivariantConv,
@@ -223,18 +211,16 @@ class GroupCNN(nn.Module):
     """Counts weights and biases for given widths."""
     # No parent: counting must not register these layers with a module.
     layers = self._layers(in_shape, channels, dense, parent=None)
-    features = channels  # inputs of the first dense layer
+    inputs = [in_shape[-1], *(channels,) * _NUM_CONVS, dense, _LAST_DENSE]
     if self.head == 'dense':
       space = _spaces(in_shape, self.padding)[-1]
-      features *= self.copies() * math.prod(space)
-    hidden = (channels,) * (_NUM_CONVS - 1)
-    inputs = (in_shape[-1], *hidden, features, dense, _LAST_DENSE)
+      inputs[_NUM_CONVS] *= self.copies() * math.prod(space)
     total = 0
     for layer, num_in in zip(layers.values(), inputs, strict=True):
+      weights = num_in * layer.features
       if isinstance(layer, EquivariantConv):
-        total += layer.num_weights(num_in) + layer.features
-      else:
-        total += (num_in + 1) * layer.features
+        weights = layer.num_weights(num_in)
+      total += weights + layer.features
     return total
 
   @nn.compact
@@ -257,7 +243,7 @@ class GroupCNN(nn.Module):
         f'GroupCNN needs x of shape [B, {expected}] (or without the last axis,'
         f' for one channel), got {x.shape}'
       )
-    in_shape, group = _image_shape(x.shape[1:]), self.group()
+    in_shape, group = self._shape(x.shape[1:]), self.group()
     _check_sizes(in_shape, self.padding, group)
     *convs, dense, last, head = self.sublayers(in_shape).values()
     repeats = self.copies() // group.order
@@ -281,13 +267,21 @@ class GroupCNN(nn.Module):
 
   @nn.nowrap
   def _shape(self, in_shape: Sequence[int] | None) -> tuple[int, int, int]:
+    """Returns (H, W, C) of images, given it or as an attribute."""
     shape = self.in_shape if in_shape is None else in_shape
     if shape is None:
       raise ValueError(
         'this depends on the size of the images; give it:'
         ' GroupCNN(…, in_shape=(28, 28, 1))'
       )
-    return _image_shape(shape)
+    sides = orbits.as_shape(shape)
+    if len(sides) not in (2, 3):
+      raise ValueError(
+        f'in_shape must be (height, width, channels) or (height, width), got'
+        f' {shape!r}'
+      )
+    height, width, channels = (*sides, 1)[:3]
+    return height, width, channels
 
 
 class _PublishedConv(EquivariantConv):
@@ -302,7 +296,7 @@ class _PublishedConv(EquivariantConv):
     # axis become one; sharing over the group then does so for every element.
     same = np.arange(own.kernel.size).reshape(own.kernel.shape)
     same[..., 0] = same[:, :1, :, 0]
-    labels = join(own.kernel.ravel(), same.ravel())
+    labels = orbits.join(own.kernel.ravel(), same.ravel())
     return sharing_lib.Sharing(labels.reshape(same.shape), own.bias)
 
 
@@ -311,29 +305,14 @@ def _channels(width: float, copies: int) -> int:
   return math.floor(_CHANNELS * width / _DIVISORS[copies] + 1e-9)
 
 
-def _image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
-  sides = as_shape(shape)
-  if len(sides) not in (2, 3):
-    raise ValueError(
-      f'in_shape must be (height, width, channels) or (height, width), got'
-      f' {shape!r}'
-    )
-  height, width, channels = (*sides, 1)[:3]
-  return height, width, channels
-
-
-def _spaces(
-  in_shape: tuple[int, int, int], padding: str
-) -> list[tuple[int, ...]]:
+def _spaces(in_shape: tuple[int, int, int], padding: str) -> list[list[int]]:
   """Returns the spatial sizes before each pooling and after the last one."""
   lost = 2 * (_SIDE - 1) if padding == 'VALID' else 0
-  sides: tuple[int, ...] = in_shape[:2]
-  spaces = []
+  spaces, sides = [], np.array(in_shape[:2])
   for _ in range(_NUM_CONVS // 2):
-    sides = tuple(side - lost for side in sides)
-    spaces.append(sides)
-    sides = tuple(side // 2 for side in sides)
-  return [*spaces, sides]
+    spaces.append(sides - lost)
+    sides = spaces[-1] // 2
+  return np.array([*spaces, sides]).tolist()
 
 
 def _check_sizes(
@@ -357,11 +336,10 @@ def _check_sizes(
       ' together contain the rotation by 180°)'
     )
   reflected = (group.elements < 0).any((0, 2))  # per axis
-  odd = np.array([any(s[axis] % 2 for s in before) for axis in (0, 1)])
-  if (reflected & odd).any():
-    fitting = [-(-side // 4) * 4 for side in (height, width)]
+  if (reflected & np.mod(before, 2).any(0)).any():
+    fitting = '×'.join(str(-(-side // 4) * 4) for side in (height, width))
     raise ValueError(
       f'images of {height}×{width} reach a max-pooling of 2 with an odd size,'
       ' which breaks equivariance: sides must be multiples of 4; pad them to'
-      f' {fitting[0]}×{fitting[1]}, or crop them'
+      f' {fitting}, or crop them'
     )
