@@ -3,7 +3,7 @@
 Legend: B images, H×W pixels, C channels, |G| group elements.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import functools
 import math
 from typing import Any
@@ -24,6 +24,7 @@ from aen.nn import layer as layer_lib
 from aen.nn import pooling
 from aen.nn.conv import EquivariantConv
 
+_Shape = tuple[int, int, int]  # (H, W, C)
 # The six groups that rotation and flips generate, by generators.
 GROUPS: Mapping[str, tuple[str, ...]] = {
   'none': (),
@@ -166,17 +167,14 @@ class GroupCNN(nn.Module):
   ) -> dict[str, nn.Module]:
     """Returns the layers by name, in order."""
     in_shape = self._shape(in_shape)
-    return self._layers(in_shape, *self.widths(in_shape))
+    layers = self._layers(in_shape, *self.widths(in_shape))
+    return {layer.name: layer for layer, _ in layers}
 
   @nn.nowrap
   def _layers(
-    self,
-    in_shape: tuple[int, int, int],
-    channels: int,
-    dense: int,
-    **kwargs: Any,
-  ) -> dict[str, nn.Module]:
-    """Makes the layers for given channels and width of the dense layer."""
+    self, in_shape: _Shape, channels: int, dense: int, **kwargs: Any
+  ) -> Iterator[tuple[Any, int]]:
+    """Yields the layers for given widths, each with its number of inputs."""
     kwargs |= layer_lib.options_of(self)
     published = self.copies() == _PUBLISHED_COPIES
     conv: Any = functools.partial(
@@ -185,38 +183,26 @@ class GroupCNN(nn.Module):
       method=self.method,
       **kwargs,
     )
-    layers: dict[str, nn.Module] = {
-      f'conv_{i}': conv(
-        channels,
-        (_SIDE, _SIDE),
-        padding=self.padding,
-        lifting=i == 0,
-        name=f'conv_{i}',
-      )
-      for i in range(_NUM_CONVS)
-    }
+    num_in = in_shape[-1]
+    for i in range(_NUM_CONVS):
+      own = {'padding': self.padding, 'lifting': i == 0, 'name': f'conv_{i}'}
+      yield conv(channels, (_SIDE, _SIDE), **own), num_in
+      num_in = channels
+    space = _spaces(in_shape, self.padding)[-1]
     if self.head == 'dense':
-      layers['dense_0'] = nn.Dense(dense, name='dense_0', **kwargs)
+      num_in *= self.copies() * math.prod(space)
+      yield nn.Dense(dense, name='dense_0', **kwargs), num_in
     else:
-      space = _spaces(in_shape, self.padding)[-1]
-      layers['dense_0'] = conv(dense, space, padding='VALID', name='dense_0')
-    layers['dense_1'] = nn.Dense(_LAST_DENSE, name='dense_1', **kwargs)
-    layers['head'] = nn.Dense(self.num_classes, name='head', **kwargs)
-    return layers
+      yield conv(dense, space, padding='VALID', name='dense_0'), num_in
+    yield nn.Dense(_LAST_DENSE, name='dense_1', **kwargs), dense
+    yield nn.Dense(self.num_classes, name='head', **kwargs), _LAST_DENSE
 
   @nn.nowrap
-  def _count(
-    self, in_shape: tuple[int, int, int], channels: int, dense: int
-  ) -> int:
+  def _count(self, in_shape: _Shape, channels: int, dense: int) -> int:
     """Counts weights and biases for given widths."""
-    # No parent: counting must not register these layers with a module.
-    layers = self._layers(in_shape, channels, dense, parent=None)
-    inputs = [in_shape[-1], *(channels,) * _NUM_CONVS, dense, _LAST_DENSE]
-    if self.head == 'dense':
-      space = _spaces(in_shape, self.padding)[-1]
-      inputs[_NUM_CONVS] *= self.copies() * math.prod(space)
     total = 0
-    for layer, num_in in zip(layers.values(), inputs, strict=True):
+    # No parent: counting must not register these layers with a module.
+    for layer, num_in in self._layers(in_shape, channels, dense, parent=None):
       weights = num_in * layer.features
       if isinstance(layer, EquivariantConv):
         weights = layer.num_weights(num_in)
@@ -266,7 +252,7 @@ class GroupCNN(nn.Module):
     return head(last(x))
 
   @nn.nowrap
-  def _shape(self, in_shape: Sequence[int] | None) -> tuple[int, int, int]:
+  def _shape(self, in_shape: Sequence[int] | None) -> _Shape:
     """Returns (H, W, C) of images, given it or as an attribute."""
     shape = self.in_shape if in_shape is None else in_shape
     if shape is None:
@@ -305,7 +291,7 @@ def _channels(width: float, copies: int) -> int:
   return math.floor(_CHANNELS * width / _DIVISORS[copies] + 1e-9)
 
 
-def _spaces(in_shape: tuple[int, int, int], padding: str) -> list[list[int]]:
+def _spaces(in_shape: _Shape, padding: str) -> list[list[int]]:
   """Returns the spatial sizes before each pooling and after the last one."""
   lost = 2 * (_SIDE - 1) if padding == 'VALID' else 0
   spaces, sides = [], np.array(in_shape[:2])
@@ -316,7 +302,7 @@ def _spaces(in_shape: tuple[int, int, int], padding: str) -> list[list[int]]:
 
 
 def _check_sizes(
-  in_shape: tuple[int, int, int], padding: str, group: point_group.Group
+  in_shape: _Shape, padding: str, group: point_group.Group
 ) -> None:
   height, width, _ = in_shape
   *before, last = _spaces(in_shape, padding)
