@@ -1,9 +1,8 @@
 """Group convolutions: a functional core and a Flax module around it.
 
 Features of a group convolution have one value per position, *group element* and
-channel: [..., *S, |G|, C]. Transforming the image by g transforms the positions
-and maps the entry of element h to element gh. The first layer lifts the plane
-to the group (Z^d→G), all others map G→G, and `group_pool` returns to the plane.
+channel: [..., *S, |G|, C]. The first layer lifts the plane to the group
+(Z^d→G), all others map G→G, and `group_pool` returns to the plane.
 
 The kernel is `weights[index]`, as in `dense`; the group and channel axes are
 merged for the convolution itself, so its cost is that of a plain convolution

@@ -75,22 +75,18 @@ class EquivariantMLP(nn.Module):
   def __post_init__(self) -> None:
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
     self.in_shape = orbits.as_shape(self.in_shape)
-    if not isinstance(self.hidden_shapes, Sequence) or any(
-      not isinstance(grid, Sequence) for grid in self.hidden_shapes
-    ):
+    grids = self.hidden_shapes
+    several = isinstance(grids, Sequence) and len(grids) > 0
+    if not several or not all(isinstance(grid, Sequence) for grid in grids):
       raise ValueError(
-        'hidden_shapes must be one grid per hidden layer, such as'
-        f' ((20, 20), (20, 20)) or ((400,),), got {self.hidden_shapes!r}'
+        'hidden_shapes must be one grid per hidden layer, for at least one'
+        ' hidden layer, such as ((20, 20), (20, 20)) or ((400,),), got'
+        f' {grids!r}'
       )
-    self.hidden_shapes = tuple(
-      orbits.as_shape(grid) for grid in self.hidden_shapes
-    )
+    self.hidden_shapes = tuple(orbits.as_shape(grid) for grid in grids)
     for symmetry in self.symmetries:  # raises if one cannot act
       for grid in (self.in_shape, *self.hidden_shapes):
         orbits.permutation(symmetry, grid)
-    depth = len(self.hidden_shapes)
-    if not depth:
-      raise ValueError('an EquivariantMLP needs at least one hidden layer')
     layer_lib.check_choice(self.head, 'head', HEADS)
     layer_lib.check_choice(self.method, 'method', layer_lib.METHODS)
     self.num_classes = io_lib.positive(self.num_classes, 'num_classes')
@@ -98,6 +94,7 @@ class EquivariantMLP(nn.Module):
       raise ValueError(
         'width_matched chooses the features itself; give one of the two'
       )
+    depth = len(self.hidden_shapes)
     padded = depth + (self.head == 'invariant')
     for name, count in (('features', depth), ('max_weights', padded)):
       if (value := getattr(self, name)) is not None:
@@ -182,12 +179,9 @@ class EquivariantMLP(nn.Module):
     """Returns initial parameters, given those of the baseline.
 
     As in the initialisation of a layer, every orbit keeps its first entry, so
-    the result is what the same key gives for this network.
-
-    Args:
-      params: Of the `baseline()`, NumPy arrays.
-      sharing: The indices of each layer by name, NumPy arrays, as of
-        `aen.sharing_variables`. The layers must be padded to `max_weights`.
+    the result is what the same key gives for this network. Its layers must be
+    padded to `max_weights`; `sharing` has their indices by name. All arrays
+    are NumPy's.
     """
     started = dict(params)
     sizes = self.max_weights or ()
@@ -224,11 +218,9 @@ class EquivariantMLP(nn.Module):
 
 
 def total_weights(per_pair: Sequence[int], channels: Sequence[int]) -> int:
-  """Returns the number of weights of layers between given channels.
+  """Counts weights, given those of each layer for one pair of channels.
 
-  Args:
-    per_pair: Free weights of each layer for one pair of channels.
-    channels: Of the inputs, then of each hidden layer.
+  The channels are those of the inputs, then of each hidden layer.
   """
   pairs = itertools.pairwise((*channels, 1))
   return sum(n * a * b for n, (a, b) in zip(per_pair, pairs, strict=True))

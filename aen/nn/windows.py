@@ -50,11 +50,7 @@ def frame(
   kernel_dilation: int | Sequence[int] = 1,
   group: point_group.Group | None = None,
 ) -> Frame:
-  """Returns the windows of a convolution or pooling.
-
-  Raises:
-    ValueError: They do not fit, or the group does not permute them.
-  """
+  """Returns windows; raises unless they fit and the group permutes them."""
   each = functools.partial(
     layer_lib.one_each, count=len(space), what='spatial axis'
   )
@@ -145,13 +141,12 @@ def slices(x: jax.Array, windows: Frame) -> list[jax.Array]:
 
   Of x [B, *S, ...], one [B, *S', ...] for each point, in row-major order.
   """
-  rest = ((0, 0),) * (x.ndim - 1 - len(windows.space))
   if any(map(any, windows.padding)):
+    rest = ((0, 0),) * (x.ndim - 1 - len(windows.space))
     x = jnp.pad(x, ((0, 0), *windows.padding, *rest))
-  if windows.strides == windows.spans == windows.sides:
-    used = np.multiply(windows.places, windows.sides)
-    if x.shape[1 : 1 + used.size] == tuple(used):
-      return _tiles(x, windows)
+  all_covered = not np.mod(windows.room, windows.strides).any()
+  if all_covered and windows.strides == windows.spans == windows.sides:
+    return _tiles(x, windows)
   reach = np.subtract(windows.places, 1) * windows.strides + 1
   found = []
   for point in np.ndindex(*windows.sides):
