@@ -27,6 +27,7 @@ from aen.groups import point_group
 from aen.groups import sharing as sharing_lib
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import as_shape
+from aen.nn import checks
 from aen.nn import kernels
 from aen.nn import layer as layer_lib
 from aen.nn import windows
@@ -185,8 +186,7 @@ class EquivariantConv(layer_lib.SharedLayer):
         f' {(self.kernel_size,) * 2} for images, got {self.kernel_size}'
       )
     self.kernel_size = as_shape(self.kernel_size)
-    methods = (*windows.METHODS, None)
-    layer_lib.check_choice(self.method, 'method', methods)
+    checks.choice(self.method, 'method', (*windows.METHODS, None))
     self.sharing()  # raises if no convolution has these symmetries
     super().__post_init__()
 

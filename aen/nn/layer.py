@@ -1,6 +1,6 @@
-"""The base of the equivariant layers; checks and options that modules share."""
+"""The base of the equivariant layers, and options that all layers share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 import math
 from typing import Any
 
@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aen import io as io_lib
 from aen.groups import symmetries as symmetries_lib
 from aen.nn import kernels
 
@@ -19,24 +18,6 @@ Params = Mapping[str, Any]
 HEADS = ('dense', 'invariant')
 # How a dense layer multiplies with its kernel.
 METHODS = ('gather', 'spectral', 'auto')
-
-
-def check_choice(value: Any, name: str, known: Sequence[str | None]) -> None:
-  """Raises unless a value is one of those that are known."""
-  if value not in known:
-    raise ValueError(f'{name} must be one of {known}, got {value!r}')
-
-
-def one_each(
-  value: Any, count: int, name: str, what: str = 'layer'
-) -> tuple[int, ...]:
-  """Returns one positive integer per layer or axis, a single one repeated."""
-  numbers = (value,) * count if np.ndim(value) == 0 else tuple(value)
-  if len(numbers) != count:
-    raise ValueError(
-      f'{name} must be one number, or one per {what} ({count}), got {value!r}'
-    )
-  return tuple(io_lib.positive(number, name) for number in numbers)
 
 
 def options_of(network: nn.Module) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from aen import io as io_lib
 from aen.groups import orbits
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.sharing import dense_sharing
+from aen.nn import checks
 from aen.nn import kernels
 from aen.nn import layer as layer_lib
 from aen.nn.dense import EquivariantDense
@@ -87,18 +88,21 @@ class EquivariantMLP(nn.Module):
     for symmetry in self.symmetries:  # raises if one cannot act
       for grid in (self.in_shape, *self.hidden_shapes):
         orbits.permutation(symmetry, grid)
-    layer_lib.check_choice(self.head, 'head', HEADS)
-    layer_lib.check_choice(self.method, 'method', layer_lib.METHODS)
+    checks.choice(self.head, 'head', HEADS)
+    checks.choice(self.method, 'method', layer_lib.METHODS)
     self.num_classes = io_lib.positive(self.num_classes, 'num_classes')
     if self.width_matched and self.features is not None:
       raise ValueError(
         'width_matched chooses the features itself; give one of the two'
       )
     depth = len(self.hidden_shapes)
-    padded = depth + (self.head == 'invariant')
-    for name, count in (('features', depth), ('max_weights', padded)):
-      if (value := getattr(self, name)) is not None:
-        setattr(self, name, layer_lib.one_each(value, count, name))
+    if self.features is not None:
+      self.features = checks.one_each(self.features, depth, 'features')
+    if self.max_weights is not None:
+      padded = depth + (self.head == 'invariant')
+      self.max_weights = checks.one_each(
+        self.max_weights, padded, 'max_weights'
+      )
     super().__post_init__()
 
   @nn.nowrap  # these also work on a module that is not bound
