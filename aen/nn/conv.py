@@ -203,9 +203,7 @@ class EquivariantConv(layer_lib.SharedLayer):
     )
 
   @nn.nowrap
-  def parameter_sizes(
-    self, own: sharing_lib.Sharing
-  ) -> tuple[int, tuple[int, ...]]:
+  def parameter_sizes(self, own: sharing_lib.Sharing) -> layer_lib.Sizes:
     """Returns the number of kernel weights and the shape of the bias."""
     return own.num_weights, (self.features,)
 

@@ -332,9 +332,7 @@ class EquivariantDense(layer_lib.SharedLayer):
     return self.spectral()
 
   @nn.nowrap
-  def parameter_sizes(
-    self, own: sharing_lib.Sharing
-  ) -> tuple[int, tuple[int, ...]]:
+  def parameter_sizes(self, own: sharing_lib.Sharing) -> layer_lib.Sizes:
     """Returns the number of kernel weights and the shape of the bias."""
     num_weights, num_biases = own.num_weights, own.num_biases
     if self.max_weights is not None:

@@ -13,6 +13,7 @@ from aen.groups import symmetries as symmetries_lib
 from aen.nn import kernels
 
 Params = Mapping[str, Any]
+Sizes = tuple[int, tuple[int, ...]]  # number of weights, shape of the bias
 
 # The last layers of the networks: as in the paper, or with invariant logits.
 HEADS = ('dense', 'invariant')

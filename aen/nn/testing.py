@@ -62,7 +62,7 @@ def assert_equivariant(
     size = (4, *in_shape)
     x = np.random.default_rng(seed).standard_normal(size, np.float32)
   x = io_lib.array(x, 'x')
-  _check_grid('the inputs x', x.shape, in_shape)
+  _check_grid('the inputs x', x, in_shape)
 
   def apply(x: np.ndarray) -> np.ndarray:
     """Copies, because fn may change its input or reuse its output."""
@@ -80,12 +80,12 @@ def assert_equivariant(
   grid: tuple[int, ...] = ()
   if out_shape is not None:
     grid = as_shape(out_shape)
-    _check_grid('the outputs of fn', y.shape, grid)
+    _check_grid('the outputs of fn', y, grid)
   elif group_axis:
     raise ValueError('group_axis needs out_shape, the grid before that axis')
   if group_axis:
     group = point_group.group(symmetries, len(grid))
-    _check_grid('the outputs of fn', y.shape, (*grid, group.order))
+    _check_grid('the outputs of fn', y, (*grid, group.order))
   exact = y.dtype.kind in 'iub'
   if tolerance is None:
     tolerance = 0.0 if exact else _TOLERANCES.get(y.real.dtype.name, _COARSEST)
@@ -122,12 +122,10 @@ def assert_equivariant(
       )
 
 
-def _check_grid(
-  what: str, shape: tuple[int, ...], grid: tuple[int, ...]
-) -> None:
-  if shape[1 : 1 + len(grid)] != grid:
+def _check_grid(what: str, batch: np.ndarray, grid: tuple[int, ...]) -> None:
+  if batch.shape[1 : 1 + len(grid)] != grid:
     raise ValueError(
-      f'{what} must have the shape [batch, *{grid}, ...], got {shape}'
+      f'{what} must have the shape [batch, *{grid}, ...], got {batch.shape}'
     )
 
 
