@@ -122,9 +122,10 @@ class _Chain:
     self.check_shape(layer, shape)
     if math.prod(shape) > num_in:
       self.in_rows(shape)
-      weights = self.parameters(name, kernel, plain)
-      for operator, weight in zip(('MatMul', 'Add'), weights, strict=False):
-        self.node(operator, weight)
+      weight, *bias = self.parameters(name, kernel, plain)
+      self.node('MatMul', weight)
+      if bias:
+        self.node('Add', *bias)
       self.shape = self.stored = out_shape
       return
     if self.channels_first:  # permute the kernel once, rather than every input

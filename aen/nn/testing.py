@@ -86,6 +86,10 @@ def assert_equivariant(
   if group_axis:
     group = point_group.group(symmetries, len(grid))
     _check_grid('the outputs of fn', y, (*grid, group.order))
+  for symmetry in symmetries:  # raises where one cannot act
+    permutation(symmetry, in_shape)
+    if out_shape is not None:
+      permutation(symmetry, grid)
   exact = y.dtype.kind in 'iub'
   if tolerance is None:
     tolerance = 0.0 if exact else _TOLERANCES.get(y.real.dtype.name, _COARSEST)
