@@ -1,9 +1,8 @@
 """Group convolutions: a functional core and a Flax module around it.
 
 Features of a group convolution have one value per position, *group element* and
-channel: [..., *S, |G|, C]. Transforming the image by g transforms the positions
-and maps the entry of element h to element gh. The first layer lifts the plane
-to the group (Z^d→G), all others map G→G, and `group_pool` returns to the plane.
+channel: [..., *S, |G|, C]. The first layer lifts the plane to the group
+(Z^d→G), all others map G→G, and `group_pool` returns to the plane.
 
 The kernel is `weights[index]`, as in `dense`; the group and channel axes are
 merged for the convolution itself, so its cost is that of a plain convolution
@@ -19,11 +18,7 @@ import warnings
 
 import chex
 from flax import linen as nn
-from flax.linen import initializers
-from flax.typing import Dtype
-from flax.typing import Initializer
-from flax.typing import PaddingLike
-from flax.typing import PrecisionLike
+import flax.typing
 import jax
 import jax.numpy as jnp
 
@@ -32,12 +27,11 @@ from aen.groups import point_group
 from aen.groups import sharing as sharing_lib
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import as_shape
+from aen.nn import checks
 from aen.nn import kernels
+from aen.nn import layer as layer_lib
 from aen.nn import windows
 from aen.nn.kernels import Array
-from aen.nn.layer import SharedLayer
-
-CIRCULAR = 'CIRCULAR'
 
 
 def shared_conv(
@@ -47,9 +41,9 @@ def shared_conv(
   lifting: bool,
   bias: Array | None = None,
   strides: int | Sequence[int] = 1,
-  padding: PaddingLike = 'SAME',
+  padding: flax.typing.PaddingLike = 'SAME',
   kernel_dilation: int | Sequence[int] = 1,
-  precision: PrecisionLike = None,
+  precision: flax.typing.PrecisionLike = None,
   method: str | None = None,
 ) -> jax.Array:
   """Applies a convolution whose kernel is `weights[index]`.
@@ -86,38 +80,21 @@ def shared_conv(
     index = io_lib.array(index, 'the index')
   batch, space = _split_shape(x.shape, weights.shape, index.shape, lifting)
   sides = index.shape[: len(space)]
-  if padding == CIRCULAR:  # wrapped first, then there is nothing to pad
-    rest = x.ndim - len(batch) - len(space)
-    widths = [
-      *[(0, 0)] * len(batch),
-      *_circular(sides, kernel_dilation),
-      *[(0, 0)] * rest,
-    ]
-    x, padding = jnp.pad(x, widths, mode='wrap'), 'VALID'
-    space = x.shape[len(batch) : -rest]
   kernel = kernels.shared_kernel(weights, index)
   if lifting:
     kernel = jnp.expand_dims(kernel, -4)  # [*K, 1, |G|, C, F]
-  y = windows.convolve(
-    x.reshape(-1, *space, math.prod(x.shape[len(batch) + len(space) :])),
-    kernels.merge_channels(kernel),
-    windows.frame(space, sides, strides, padding, kernel_dilation),
-    precision,
-    method,
-  )
+  x = x.reshape(-1, *space, math.prod(x.shape[len(batch) + len(space) :]))
+  kernel = kernels.merge_channels(kernel)
+  frame = windows.frame(space, sides, strides, padding, kernel_dilation)
+  if padding == 'CIRCULAR':  # wrapped first, then there is nothing to pad
+    x = jnp.pad(x, ((0, 0), *frame.padding, (0, 0)), mode='wrap')
+    space = x.shape[1:-1]
+    frame = windows.frame(space, sides, strides, 'VALID', kernel_dilation)
+  y = windows.convolve(x, kernel, frame, precision, method)
   if bias is not None:  # over merged axes its gradient is one sum of rows
     chex.assert_shape(bias, (weights.shape[-1],))
     y += jnp.tile(bias, index.shape[-1]).reshape((1,) * (y.ndim - 1) + (-1,))
   return y.reshape(*batch, *y.shape[1:-1], index.shape[-1], weights.shape[-1])
-
-
-def _circular(
-  sides: Sequence[int], kernel_dilation: int | Sequence[int]
-) -> list[tuple[int, int]]:
-  """Returns how far images wrap around before and after, as in Flax."""
-  steps = windows.per_axis(kernel_dilation, len(sides), 'kernel_dilation')
-  spans = [(side - 1) * n + 1 for side, n in zip(sides, steps, strict=True)]
-  return [((span - 1) // 2, span // 2) for span in spans]
 
 
 def _split_shape(
@@ -146,7 +123,7 @@ def _split_shape(
   return x[: end - ndim], x[end - ndim : end]
 
 
-class EquivariantConv(SharedLayer):
+class EquivariantConv(layer_lib.SharedLayer):
   """A group convolution, equivariant to rotations, reflections, translations.
 
   With `lifting=True` (the first layer) it maps x [..., *S, C] to
@@ -189,14 +166,14 @@ class EquivariantConv(SharedLayer):
   features: int
   kernel_size: Sequence[int]
   strides: int | Sequence[int] = 1
-  padding: PaddingLike = 'SAME'
+  padding: flax.typing.PaddingLike = 'SAME'
   kernel_dilation: int | Sequence[int] = 1
   use_bias: bool = True
-  dtype: Dtype | None = None
-  param_dtype: Dtype = jnp.float32
-  precision: PrecisionLike = None
-  kernel_init: Initializer = initializers.lecun_normal()
-  bias_init: Initializer = initializers.zeros_init()
+  dtype: flax.typing.Dtype | None = None
+  param_dtype: flax.typing.Dtype = jnp.float32
+  precision: flax.typing.PrecisionLike = None
+  kernel_init: flax.typing.Initializer = nn.initializers.lecun_normal()
+  bias_init: flax.typing.Initializer = nn.initializers.zeros_init()
   lifting: bool = False
   method: str | None = None
 
@@ -209,7 +186,7 @@ class EquivariantConv(SharedLayer):
         f' {(self.kernel_size,) * 2} for images, got {self.kernel_size}'
       )
     self.kernel_size = as_shape(self.kernel_size)
-    windows.check_method(self.method)
+    checks.choice(self.method, 'method', (*windows.METHODS, None))
     self.sharing()  # raises if no convolution has these symmetries
     super().__post_init__()
 
@@ -226,9 +203,7 @@ class EquivariantConv(SharedLayer):
     )
 
   @nn.nowrap
-  def parameter_sizes(
-    self, own: sharing_lib.Sharing
-  ) -> tuple[int, tuple[int, ...]]:
+  def parameter_sizes(self, own: sharing_lib.Sharing) -> layer_lib.Sizes:
     """Returns the number of kernel weights and the shape of the bias."""
     return own.num_weights, (self.features,)
 
@@ -256,21 +231,9 @@ class EquivariantConv(SharedLayer):
         stacklevel=2,
       )
     geometry = self.strides, self.padding, self.kernel_dilation
-    padding = self.padding
-    if padding == CIRCULAR:
-      padding = _circular(self.kernel_size, self.kernel_dilation)
-    frame = windows.frame(
-      space, self.kernel_size, self.strides, padding, self.kernel_dilation
-    )
-    windows.check(frame, self.group())
+    windows.frame(space, self.kernel_size, *geometry, self.group())  # raises
     x, weights, bias, index = self._parameters(own, x, x.shape[-1:])
+    options = *geometry, self.precision, self.method
     return shared_conv(
-      x,
-      weights,
-      index['kernel'],
-      self.lifting,
-      bias,
-      *geometry,
-      precision=self.precision,
-      method=self.method,
+      x, weights, index['kernel'], self.lifting, bias, *options
     )

@@ -3,7 +3,7 @@
 Legend: N input points, M output points, C input channels, F features.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flax import linen as nn
@@ -76,7 +76,7 @@ def to_dense(
     the layers' names. For another model: its parameters, with those of the
     equivariant layers replaced.
   """
-  params = _params(variables)
+  params = params_of(variables)
   if args or kwargs:
     return _whole_to_dense(module, variables, args, kwargs)
   if parts := _sublayers(module):
@@ -84,7 +84,7 @@ def to_dense(
     return {n: to_dense(part, params[n]) for n, part in parts.items()}
   if isinstance(module, nn.Dense):
     names = _NAMES if module.use_bias else _NAMES[:1]
-    _check_names(dict.fromkeys(names), params, 'parameters')
+    _check_names(names, params, 'parameters')
     shape = np.shape(params['kernel'])
     if len(shape) != 2 or shape[1] != module.features:
       raise ValueError(
@@ -95,7 +95,7 @@ def to_dense(
   return module.plain_parameters(params)
 
 
-def _params(variables: Params) -> Params:
+def params_of(variables: Params) -> Params:
   """Returns the parameters among a module's variables."""
   params = variables
   if isinstance(variables, Mapping):
@@ -109,10 +109,7 @@ def _params(variables: Params) -> Params:
 
 
 def _whole_to_dense(
-  model: nn.Module,
-  variables: Params,
-  args: tuple[Any, ...],
-  kwargs: dict[str, Any],
+  model: nn.Module, variables: Params, args: Any, kwargs: Any
 ) -> dict[str, Any]:
   """Replaces the parameters of all equivariant layers that a model calls."""
   if 'params' not in variables:
@@ -123,13 +120,13 @@ def _whole_to_dense(
   def record(
     call: Any, inputs: Any, options: Any, context: nn.module.InterceptorContext
   ) -> Any:
-    layer, is_call = context.module, context.method_name == '__call__'
-    if is_call and isinstance(layer, SharedLayer):
-      stored = {name: params.get((*layer.path, name)) for name in _NAMES}
-      used: Any = {n: layer.get_variable('params', n) for n in _NAMES}
-      if layer.has_variable('sharing', 'kernel') or not all(
-        map(_same, stored.values(), used.values())
-      ):
+    layer = context.module
+    if isinstance(layer, SharedLayer) and context.method_name == '__call__':
+      as_stored = all(
+        _same(params.get((*layer.path, n)), layer.get_variable('params', n))
+        for n in _NAMES
+      )
+      if layer.has_variable('sharing', 'kernel') or not as_stored:
         raise ValueError(
           f'to_dense cannot convert the layer {"/".join(layer.path)} of'
           f' {type(model).__name__}: it does not use its parameters as they are'
@@ -142,9 +139,9 @@ def _whole_to_dense(
   with nn.intercept_methods(record):
     model.apply(variables, *args, **kwargs)
   for path, layer in layers.items():
-    own = {n: params[(*path, n)] for n in _NAMES if (*path, n) in params}
-    plain = to_dense(layer, own)
-    params |= {(*path, name): value for name, value in plain.items()}
+    own = {n: params[*path, n] for n in _NAMES if (*path, n) in params}
+    for name, value in layer.plain_parameters(own).items():
+      params[*path, name] = value
   return traverse_util.unflatten_dict(params)
 
 
@@ -155,9 +152,7 @@ def _same(stored: Any, used: Any) -> bool:
   return np.array_equal(stored, used)
 
 
-def _check_names(
-  parts: Mapping[str, Any], others: Mapping[str, Any], what: str
-) -> None:
+def _check_names(parts: Iterable[str], others: Params, what: str) -> None:
   if set(parts) != set(others):
     raise ValueError(
       f'expected {what} of the layers {sorted(parts)}, got {sorted(others)}'
@@ -183,7 +178,7 @@ def expand(
     ValueError: The target cannot be that function: its shapes differ, or it has
       a symmetry that the source lacks.
   """
-  params = _params(variables)
+  params = params_of(variables)
   if parts := _sublayers(target):
     sources = _sublayers(source)
     _check_names(parts, sources, 'a source')
@@ -217,10 +212,8 @@ def expand(
   )
   expanded = {'kernel': kernel if target.features else kernel[:, 0, 0]}
   if target.use_bias:
-    first = kernels.first_positions(own.bias, bias_shape[0])
     bias = plain.get('bias', jnp.zeros(own.bias.size * features))
-    bias = bias.reshape(own.bias.size, features)
-    bias = jnp.take(bias, first, axis=0, mode='fill', fill_value=0)
+    bias = kernels.first_entries(bias, own.bias, bias_shape[0], features)
     expanded['bias'] = bias.reshape(bias_shape)
   elif 'bias' in plain:
     raise ValueError(f'{target!r} has no bias and cannot hold the given one')
@@ -233,17 +226,12 @@ def _check_refines(
   """Raises unless the source shares all entries that the target shares."""
   own = target.sharing()
   num_in, num_out = own.kernel.shape
-  same_grids = (
-    plain_shape[1] == num_out * (target.features or 1)
-    and plain_shape[0] % num_in == 0
-    and (target.features is not None or plain_shape[0] == num_in)
-  )
+  given = sharing_lib.dense_sharing((), num_in, num_out)
   if isinstance(source, EquivariantDense):
     given = source.sharing()
-    same_grids &= given.kernel.shape == own.kernel.shape
-  else:
-    given = sharing_lib.dense_sharing((), num_in, num_out)
-  if not same_grids:
+  channels = 1 if target.features is None else plain_shape[0] // num_in
+  shape = num_in * channels, num_out * (target.features or 1)
+  if given.kernel.shape != own.kernel.shape or plain_shape != shape:
     raise ValueError(
       f'expand needs layers of the same shapes, got a kernel {plain_shape} for'
       f' {target!r}'

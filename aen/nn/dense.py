@@ -1,8 +1,7 @@
 """Weight-shared dense layers: a functional core and a Flax module around it.
 
 The functional core takes weights and index as arguments, so networks with
-different symmetries are one program with other integers; the module holds its
-own index unless it is given another one in the collection 'sharing'.
+different symmetries are one program with other integers.
 
 Legend: N input points, M output points, C input channels, F features, W free
 weights.
@@ -14,7 +13,6 @@ import math
 from typing import Any
 
 from flax import linen as nn
-from flax.linen import initializers
 from flax.typing import Dtype
 from flax.typing import Initializer
 from flax.typing import PrecisionLike
@@ -28,10 +26,10 @@ from aen.groups import spectral as spectral_lib
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import as_shape
 from aen.groups.orbits import permutation
+from aen.nn import checks
 from aen.nn import kernels
+from aen.nn import layer as layer_lib
 from aen.nn.kernels import Array
-from aen.nn.layer import METHODS
-from aen.nn.layer import SharedLayer
 
 # Like an index, a spectral form may be data: all but its structure.
 jax.tree_util.register_dataclass(spectral_lib.Spectral)
@@ -90,7 +88,7 @@ def shared_dense(
     bias = kernels.as_array(bias, 'bias')
     if not isinstance(bias_index, jax.Array):
       bias_index = io_lib.array(bias_index, 'bias_index')
-    expected = (bias.shape[0], *weights.shape[2:]) if bias.ndim else ()
+    expected = (*bias.shape[:1], *weights.shape[2:])
     if bias.shape != expected or bias_index.shape != index.shape[1:]:
       raise ValueError(
         f'bias must have the shape [B{", F" if weights.ndim == 3 else ""}] and'
@@ -136,11 +134,7 @@ def _by_orbits(
   bias: jax.Array | None,
   precision: PrecisionLike,
 ) -> jax.Array:
-  """Applies a dense layer in a form of `groups.spectral`.
-
-  Equal to the layer with the kernel `weights[index]` up to rounding. The bias
-  is that of each output, [M] or [M, F].
-  """
+  """Applies a layer in a form of `groups.spectral`; bias [M] or [M, F]."""
   channels, features = weights.shape[1:] or (1, 1)
   batch = x.shape[: x.ndim - (weights.ndim + 1) // 2]
   num_in, num_out = form.shape
@@ -149,11 +143,8 @@ def _by_orbits(
   if form.in_place is not None:
     # A scatter, because XLA fuses a gather with that of the batch from a data
     # set, and computes one element at a time then.
-    x = (
-      jnp.zeros_like(x)
-      .at[form.in_place]
-      .set(x, mode='promise_in_bounds', unique_indices=True)
-    )
+    places = jnp.zeros_like(x).at[form.in_place]
+    x = places.set(x, mode='promise_in_bounds', unique_indices=True)
   if isinstance(form, spectral_lib.Spectral):
     y = _spectral_dense(x, weights, form, precision)
   else:
@@ -203,8 +194,11 @@ def _spectral_dense(
     matrix = jnp.asarray(matrix, values.dtype)
     return jnp.matmul(matrix, rows, precision='highest')
 
-  def by_block(terms: jax.Array, own: list[spectral_lib.Block]) -> Any:
-    """Splits terms [K, ...] into those of the blocks that they belong to."""
+  def by_block(
+    matrix: Array, values: jax.Array, own: list[spectral_lib.Block]
+  ) -> dict[spectral_lib.Block, jax.Array]:
+    """Transforms values [c, ...] to [K, ...]; splits them into own blocks."""
+    terms = transform(matrix, values).reshape(-1, *values.shape[1:])
     ends = np.cumsum([block.size for block in own])
     return dict(zip(own, jnp.split(terms, ends[:-1]), strict=True))
 
@@ -213,49 +207,37 @@ def _spectral_dense(
   ends = np.cumsum([math.prod(shape) for shape in structure.entries])
   parts = jnp.split(entries, ends[:-1])
   blocks = {}  # of each pair of sectors, by block: [k, n * C, m * F]
-  for pair, shape, part, matrix in zip(
+  for (s, t), shape, part, matrix in zip(
     structure.pairs, structure.entries, parts, form.kernel, strict=True
   ):
-    part = part.reshape(*shape, channels, features)
-    part = kernels.merge_channels(part)
-    terms = transform(matrix, part).reshape(-1, *part.shape[1:])
-    s, t = pair
+    part = kernels.merge_channels(part.reshape(*shape, channels, features))
     own = [b for b in structure.blocks if s in b.inputs and t in b.outputs]
-    blocks[pair] = by_block(terms, own)
+    blocks[s, t] = by_block(matrix, part, own)
 
   ends = np.cumsum([c * n for c, n in structure.in_sectors])
   signals = []  # of each sector, by block: [k, n * C, B]
   for s, part in enumerate(jnp.split(x, ends[:-1])):
     part = part.reshape(structure.in_sectors[s][0], -1, part.shape[-1])
-    terms = transform(form.analysis[s], part).reshape(-1, *part.shape[1:])
     own = [block for block in structure.blocks if s in block.inputs]
-    signals.append(by_block(terms, own))
+    signals.append(by_block(form.analysis[s], part, own))
 
+  multiply = functools.partial(jnp.einsum, 'knm,knb->kmb', precision=precision)
   products: list[list[jax.Array]] = [[] for _ in structure.out_sectors]
   for block in structure.blocks:
     for t in block.outputs:
       # A sum of products: to concatenate the kernels first would copy them.
-      terms = [
-        jnp.einsum(
-          'knm,knb->kmb',
-          blocks[s, t][block],
-          signals[s][block],
-          precision=precision,
-        )
-        for s in block.inputs
-      ]
+      pairs = ((blocks[s, t][block], signals[s][block]) for s in block.inputs)
+      terms = [multiply(*pair) for pair in pairs]
       products[t].append(functools.reduce(jnp.add, terms))
 
   outputs = []
   for matrix, parts in zip(form.synthesis, products, strict=True):
-    part = jnp.concatenate(parts)
-    outputs.append(
-      transform(matrix, part).reshape(-1, features, part.shape[-1])
-    )
+    rows = transform(matrix, jnp.concatenate(parts))
+    outputs.append(rows.reshape(-1, features, x.shape[-1]))
   return jnp.concatenate(outputs)
 
 
-class EquivariantDense(SharedLayer):
+class EquivariantDense(layer_lib.SharedLayer):
   """A dense layer between two grids, equivariant to the given symmetries.
 
   Without `features` it maps x [..., *in_shape] to y [..., *out_shape]; with
@@ -306,8 +288,8 @@ class EquivariantDense(SharedLayer):
   dtype: Dtype | None = None
   param_dtype: Dtype = jnp.float32
   precision: PrecisionLike = None
-  kernel_init: Initializer = initializers.lecun_normal()
-  bias_init: Initializer = initializers.zeros_init()
+  kernel_init: Initializer = nn.initializers.lecun_normal()
+  bias_init: Initializer = nn.initializers.zeros_init()
   invariant: bool = False
   max_weights: int | None = None
   method: str = 'auto'
@@ -320,8 +302,7 @@ class EquivariantDense(SharedLayer):
       self.features = io_lib.positive(self.features, 'features')
     if self.max_weights is not None:
       self.max_weights = io_lib.positive(self.max_weights, 'max_weights')
-    if self.method not in METHODS:
-      raise ValueError(f'method must be one of {METHODS}, got {self.method!r}')
+    checks.choice(self.method, 'method', layer_lib.METHODS)
     for symmetry in self.symmetries:  # raises where one cannot act
       permutation(symmetry, self.in_shape)
       if not self.invariant:
@@ -345,19 +326,13 @@ class EquivariantDense(SharedLayer):
 
   @nn.nowrap
   def form_in_use(self) -> spectral_lib.Form | None:
-    """Returns the form of the bound layer, None if it gathers.
-
-    It is data if the collection 'sharing' has it.
-    """
-    if self.has_variable('sharing', 'spectral'):
+    """Returns the form of the bound layer, which may be data; None for none."""
+    if self.has_variable('sharing', 'kernel'):
       return self.get_variable('sharing', 'spectral')
-    given = self.has_variable('sharing', 'kernel')
-    return None if given else self.spectral()
+    return self.spectral()
 
   @nn.nowrap
-  def parameter_sizes(
-    self, own: sharing_lib.Sharing
-  ) -> tuple[int, tuple[int, ...]]:
+  def parameter_sizes(self, own: sharing_lib.Sharing) -> layer_lib.Sizes:
     """Returns the number of kernel weights and the shape of the bias."""
     num_weights, num_biases = own.num_weights, own.num_biases
     if self.max_weights is not None:
@@ -367,9 +342,8 @@ class EquivariantDense(SharedLayer):
           f' layer, got {self.max_weights}'
         )
       num_weights, num_biases = self.max_weights, own.bias.size
-    if self.features is None:
-      return num_weights, (num_biases,)
-    return num_weights, (num_biases, self.features)
+    features = () if self.features is None else (self.features,)
+    return num_weights, (num_biases, *features)
 
   @nn.nowrap
   def _plain_axes(self, own: sharing_lib.Sharing) -> tuple[int, ...]:
@@ -384,16 +358,15 @@ class EquivariantDense(SharedLayer):
   def __call__(self, x: Array) -> jax.Array:
     """Applies the layer to x [..., *in_shape] or [..., *in_shape, C]."""
     x = kernels.as_array(x, 'x')
-    grid_end = x.ndim if self.features is None else x.ndim - 1
+    last = [] if self.features is None else ['C']
+    grid_end = x.ndim - len(last)
     grid_start = grid_end - len(self.in_shape)
     if grid_start < 0 or x.shape[grid_start:grid_end] != self.in_shape:
-      axes = ['...', *map(str, self.in_shape)]
-      if self.features is not None:
-        axes.append('C')
+      axes = ', '.join(['...', *map(str, self.in_shape), *last])
       raise ValueError(
         f'EquivariantDense with features={self.features} needs x of shape'
-        f' [{", ".join(axes)}], got {x.shape}; reshape x, or change in_shape'
-        ' (or features, which gives every point channels)'
+        f' [{axes}], got {x.shape}; reshape x, or change in_shape (or features,'
+        ' which gives every point channels)'
       )
     batch, channels = x.shape[:grid_start], x.shape[grid_end:]
     own = self.sharing()
@@ -413,9 +386,6 @@ class EquivariantDense(SharedLayer):
 def _spectral(
   symmetries: Any, in_shape: Any, out_shape: Any, invariant: bool, force: bool
 ) -> spectral_lib.Form | None:
-  index = sharing_lib.dense_sharing(
-    symmetries, in_shape, out_shape, invariant
-  ).kernel
-  return spectral_lib.dense_spectral(
-    symmetries, in_shape, out_shape, index, invariant, force
-  )
+  layer = symmetries, in_shape, out_shape
+  index = sharing_lib.dense_sharing(*layer, invariant).kernel
+  return spectral_lib.dense_spectral(*layer, index, invariant, force)

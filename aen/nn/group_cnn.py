@@ -3,31 +3,29 @@
 Legend: B images, H×W pixels, C channels, |G| group elements.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import functools
 import math
 from typing import Any
 
 from flax import linen as nn
-from flax.linen import initializers
-from flax.typing import Dtype
-from flax.typing import Initializer
+import flax.typing
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from aen import io as io_lib
+from aen.groups import orbits
 from aen.groups import point_group
 from aen.groups import sharing as sharing_lib
 from aen.groups import symmetries as symmetries_lib
-from aen.groups.orbits import as_shape
-from aen.groups.orbits import join
+from aen.nn import checks
 from aen.nn import kernels
+from aen.nn import layer as layer_lib
 from aen.nn import pooling
 from aen.nn.conv import EquivariantConv
-from aen.nn.layer import HEADS
 
-PADDINGS = ('VALID', 'SAME')
+_Shape = tuple[int, int, int]  # (H, W, C)
 # The six groups that rotation and flips generate, by generators.
 GROUPS: Mapping[str, tuple[str, ...]] = {
   'none': (),
@@ -97,20 +95,17 @@ class GroupCNN(nn.Module):
   padding: str = 'VALID'
   dropout_rate: float = 0.5
   as_published: bool = False
-  dtype: Dtype | None = None
-  param_dtype: Dtype = jnp.float32
-  kernel_init: Initializer = initializers.lecun_normal()
-  bias_init: Initializer = initializers.zeros_init()
+  dtype: flax.typing.Dtype | None = None
+  param_dtype: flax.typing.Dtype = jnp.float32
+  kernel_init: flax.typing.Initializer = nn.initializers.lecun_normal()
+  bias_init: flax.typing.Initializer = nn.initializers.zeros_init()
   method: str | None = None
 
   def __post_init__(self) -> None:
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
     self.num_classes = io_lib.positive(self.num_classes, 'num_classes')
-    for name, known in (('head', HEADS), ('padding', PADDINGS)):
-      if getattr(self, name) not in known:
-        raise ValueError(
-          f'{name} must be one of {known}, got {getattr(self, name)!r}'
-        )
+    checks.choice(self.head, 'head', layer_lib.HEADS)
+    checks.choice(self.padding, 'padding', ('VALID', 'SAME'))
     io_lib.real(self.dropout_rate, 'dropout_rate', 0, 1)
     io_lib.real(self.width, 'width', -math.inf, 1e6)
     if not self.width > 0 or _channels(self.width, self.copies()) < 1:
@@ -119,7 +114,7 @@ class GroupCNN(nn.Module):
         f' {self.width!r}; 1.0 and 1.5 are the sizes of the paper'
       )
     if self.in_shape is not None:
-      self.in_shape = _image_shape(self.in_shape)
+      self.in_shape = self._shape(self.in_shape)
     super().__post_init__()
 
   @nn.nowrap
@@ -173,23 +168,15 @@ class GroupCNN(nn.Module):
   ) -> dict[str, nn.Module]:
     """Returns the layers by name, in order."""
     in_shape = self._shape(in_shape)
-    return self._layers(in_shape, *self.widths(in_shape))
+    layers = self._layers(in_shape, *self.widths(in_shape))
+    return {layer.name: layer for layer, _ in layers}
 
   @nn.nowrap
   def _layers(
-    self,
-    in_shape: tuple[int, int, int],
-    channels: int,
-    dense: int,
-    **kwargs: Any,
-  ) -> dict[str, nn.Module]:
-    """Makes the layers for given channels and width of the dense layer."""
-    kwargs |= dict(
-      dtype=self.dtype,
-      param_dtype=self.param_dtype,
-      kernel_init=self.kernel_init,
-      bias_init=self.bias_init,
-    )
+    self, in_shape: _Shape, channels: int, dense: int, **kwargs: Any
+  ) -> Iterator[tuple[Any, int]]:
+    """Yields the layers for given widths, each with its number of inputs."""
+    kwargs |= layer_lib.options_of(self)
     published = self.copies() == _PUBLISHED_COPIES
     conv: Any = functools.partial(
       _PublishedConv if published else EquivariantConv,
@@ -197,44 +184,30 @@ class GroupCNN(nn.Module):
       method=self.method,
       **kwargs,
     )
-    layers: dict[str, nn.Module] = {
-      f'conv_{i}': conv(
-        channels,
-        (_SIDE, _SIDE),
-        padding=self.padding,
-        lifting=i == 0,
-        name=f'conv_{i}',
-      )
-      for i in range(_NUM_CONVS)
-    }
+    num_in = in_shape[-1]
+    for i in range(_NUM_CONVS):
+      own = {'padding': self.padding, 'lifting': i == 0, 'name': f'conv_{i}'}
+      yield conv(channels, (_SIDE, _SIDE), **own), num_in
+      num_in = channels
+    space = _spaces(in_shape, self.padding)[-1]
     if self.head == 'dense':
-      layers['dense_0'] = nn.Dense(dense, name='dense_0', **kwargs)
+      num_in *= self.copies() * math.prod(space)
+      yield nn.Dense(dense, name='dense_0', **kwargs), num_in
     else:
-      space = _spaces(in_shape, self.padding)[-1]
-      layers['dense_0'] = conv(dense, space, padding='VALID', name='dense_0')
-    layers['dense_1'] = nn.Dense(_LAST_DENSE, name='dense_1', **kwargs)
-    layers['head'] = nn.Dense(self.num_classes, name='head', **kwargs)
-    return layers
+      yield conv(dense, space, padding='VALID', name='dense_0'), num_in
+    yield nn.Dense(_LAST_DENSE, name='dense_1', **kwargs), dense
+    yield nn.Dense(self.num_classes, name='head', **kwargs), _LAST_DENSE
 
   @nn.nowrap
-  def _count(
-    self, in_shape: tuple[int, int, int], channels: int, dense: int
-  ) -> int:
+  def _count(self, in_shape: _Shape, channels: int, dense: int) -> int:
     """Counts weights and biases for given widths."""
-    # No parent: counting must not register these layers with a module.
-    layers = self._layers(in_shape, channels, dense, parent=None)
-    features = channels  # inputs of the first dense layer
-    if self.head == 'dense':
-      space = _spaces(in_shape, self.padding)[-1]
-      features *= self.copies() * math.prod(space)
-    hidden = (channels,) * (_NUM_CONVS - 1)
-    inputs = (in_shape[-1], *hidden, features, dense, _LAST_DENSE)
     total = 0
-    for layer, num_in in zip(layers.values(), inputs, strict=True):
+    # No parent: counting must not register these layers with a module.
+    for layer, num_in in self._layers(in_shape, channels, dense, parent=None):
+      weights = num_in * layer.features
       if isinstance(layer, EquivariantConv):
-        total += layer.num_weights(num_in) + layer.features
-      else:
-        total += (num_in + 1) * layer.features
+        weights = layer.num_weights(num_in)
+      total += weights + layer.features
     return total
 
   @nn.compact
@@ -257,7 +230,7 @@ class GroupCNN(nn.Module):
         f'GroupCNN needs x of shape [B, {expected}] (or without the last axis,'
         f' for one channel), got {x.shape}'
       )
-    in_shape, group = _image_shape(x.shape[1:]), self.group()
+    in_shape, group = self._shape(x.shape[1:]), self.group()
     _check_sizes(in_shape, self.padding, group)
     *convs, dense, last, head = self.sublayers(in_shape).values()
     repeats = self.copies() // group.order
@@ -280,14 +253,22 @@ class GroupCNN(nn.Module):
     return head(last(x))
 
   @nn.nowrap
-  def _shape(self, in_shape: Sequence[int] | None) -> tuple[int, int, int]:
+  def _shape(self, in_shape: Sequence[int] | None) -> _Shape:
+    """Returns (H, W, C) of images, given it or as an attribute."""
     shape = self.in_shape if in_shape is None else in_shape
     if shape is None:
       raise ValueError(
         'this depends on the size of the images; give it:'
         ' GroupCNN(…, in_shape=(28, 28, 1))'
       )
-    return _image_shape(shape)
+    sides = orbits.as_shape(shape)
+    if len(sides) not in (2, 3):
+      raise ValueError(
+        f'in_shape must be (height, width, channels) or (height, width), got'
+        f' {shape!r}'
+      )
+    height, width, channels = (*sides, 1)[:3]
+    return height, width, channels
 
 
 class _PublishedConv(EquivariantConv):
@@ -302,7 +283,7 @@ class _PublishedConv(EquivariantConv):
     # axis become one; sharing over the group then does so for every element.
     same = np.arange(own.kernel.size).reshape(own.kernel.shape)
     same[..., 0] = same[:, :1, :, 0]
-    labels = join(own.kernel.ravel(), same.ravel())
+    labels = orbits.join(own.kernel.ravel(), same.ravel())
     return sharing_lib.Sharing(labels.reshape(same.shape), own.bias)
 
 
@@ -311,33 +292,18 @@ def _channels(width: float, copies: int) -> int:
   return math.floor(_CHANNELS * width / _DIVISORS[copies] + 1e-9)
 
 
-def _image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
-  sides = as_shape(shape)
-  if len(sides) not in (2, 3):
-    raise ValueError(
-      f'in_shape must be (height, width, channels) or (height, width), got'
-      f' {shape!r}'
-    )
-  height, width, channels = (*sides, 1)[:3]
-  return height, width, channels
-
-
-def _spaces(
-  in_shape: tuple[int, int, int], padding: str
-) -> list[tuple[int, ...]]:
+def _spaces(in_shape: _Shape, padding: str) -> list[list[int]]:
   """Returns the spatial sizes before each pooling and after the last one."""
   lost = 2 * (_SIDE - 1) if padding == 'VALID' else 0
-  sides: tuple[int, ...] = in_shape[:2]
-  spaces = []
+  spaces, sides = [], np.array(in_shape[:2])
   for _ in range(_NUM_CONVS // 2):
-    sides = tuple(side - lost for side in sides)
-    spaces.append(sides)
-    sides = tuple(side // 2 for side in sides)
-  return [*spaces, sides]
+    spaces.append(sides - lost)
+    sides = spaces[-1] // 2
+  return np.array([*spaces, sides]).tolist()
 
 
 def _check_sizes(
-  in_shape: tuple[int, int, int], padding: str, group: point_group.Group
+  in_shape: _Shape, padding: str, group: point_group.Group
 ) -> None:
   height, width, _ = in_shape
   *before, last = _spaces(in_shape, padding)
@@ -357,11 +323,10 @@ def _check_sizes(
       ' together contain the rotation by 180°)'
     )
   reflected = (group.elements < 0).any((0, 2))  # per axis
-  odd = np.array([any(s[axis] % 2 for s in before) for axis in (0, 1)])
-  if (reflected & odd).any():
-    fitting = [-(-side // 4) * 4 for side in (height, width)]
+  if (reflected & np.mod(before, 2).any(0)).any():
+    fitting = '×'.join(str(-(-side // 4) * 4) for side in (height, width))
     raise ValueError(
       f'images of {height}×{width} reach a max-pooling of 2 with an odd size,'
       ' which breaks equivariance: sides must be multiples of 4; pad them to'
-      f' {fitting[0]}×{fitting[1]}, or crop them'
+      f' {fitting}, or crop them'
     )

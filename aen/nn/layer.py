@@ -1,4 +1,4 @@
-"""The base of the equivariant layers: parameters, one weight per orbit."""
+"""The base of the equivariant layers, and options that all layers share."""
 
 from collections.abc import Mapping
 import math
@@ -13,11 +13,18 @@ from aen.groups import symmetries as symmetries_lib
 from aen.nn import kernels
 
 Params = Mapping[str, Any]
+Sizes = tuple[int, tuple[int, ...]]  # number of weights, shape of the bias
 
 # The last layers of the networks: as in the paper, or with invariant logits.
 HEADS = ('dense', 'invariant')
 # How a dense layer multiplies with its kernel.
 METHODS = ('gather', 'spectral', 'auto')
+
+
+def options_of(network: nn.Module) -> dict[str, Any]:
+  """Returns the options that a network passes on to all of its layers."""
+  names = ('dtype', 'param_dtype', 'kernel_init', 'bias_init')
+  return {name: getattr(network, name) for name in names}
 
 
 class SharedLayer(nn.Module):
@@ -28,14 +35,9 @@ class SharedLayer(nn.Module):
   are one compiled program.
 
   Subclasses declare the further attributes, in the order of the Flax layer that
-  they generalise, with `features`, `use_bias`, `dtype`, `param_dtype`,
-  `kernel_init` and `bias_init` among them; and four methods:
-    sharing(): Returns the `Sharing` of kernel and bias.
-    parameter_sizes(own): Given it, the number of weights W and the shape of the
-      bias.
-    _plain_axes(own): Given it, the shape [..., N, M] of the plain kernel with
-      one channel.
-    _summary(): Describes what the layer maps to what.
+  they generalise, and four methods: `sharing`; given that, `parameter_sizes`,
+  and `_plain_axes`, the shape [..., N, M] of the plain kernel with one channel;
+  and `_summary`, which says what the layer maps to what.
   """
 
   symmetries: symmetries_lib.SymmetryLike
@@ -88,17 +90,17 @@ class SharedLayer(nn.Module):
     """Returns the parameters of the plain Flax layer; see `to_dense`."""
     own = self.sharing()
     num_weights, bias_shape = self.parameter_sizes(own)
-    names = {'kernel', 'bias'} if self.use_bias else {'kernel'}
     shapes = {name: np.shape(value) for name, value in params.items()}
-    kernel, bias = shapes.get('kernel', ()), shapes.get('bias', bias_shape)
-    if self.features is None:
-      fits = kernel == (num_weights,)
-    else:
-      fits = kernel == (num_weights, *kernel[1:2], self.features)
-    if set(shapes) != names or not fits or bias != bias_shape:
+    expected = {'kernel': (num_weights,), 'bias': bias_shape}
+    if self.features is not None:
+      channels = shapes.get('kernel', ())[1:2]
+      expected['kernel'] += (*channels, self.features)
+    if not self.use_bias:
+      del expected['bias']
+    if shapes != expected:
       raise ValueError(
-        f'{self!r} has parameters {sorted(names)} and {num_weights} weights in'
-        f' its kernel, got {shapes}; these belong to another layer'
+        f'{self!r} has parameters of the shapes {expected}, got {shapes}; these'
+        ' belong to another layer'
       )
     weights = jnp.asarray(params['kernel'])
     channels = weights.shape[1:] or (1, 1)

@@ -1,27 +1,24 @@
 """The paper's first child network: a multilayer perceptron on grids."""
 
 from collections.abc import Callable, Mapping, Sequence
-import functools
 import itertools
 import math
 from typing import Any
 
 from flax import linen as nn
-from flax.linen import initializers
-from flax.typing import Dtype
-from flax.typing import Initializer
+import flax.typing
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from aen import io as io_lib
+from aen.groups import orbits
 from aen.groups import symmetries as symmetries_lib
-from aen.groups.orbits import as_shape
-from aen.groups.orbits import permutation
+from aen.groups.sharing import dense_sharing
+from aen.nn import checks
 from aen.nn import kernels
+from aen.nn import layer as layer_lib
 from aen.nn.dense import EquivariantDense
 from aen.nn.layer import HEADS
-from aen.nn.layer import METHODS
 
 _MATCH_TOLERANCE = 0.01
 _ELEMENTWISE = (nn.relu, nn.gelu, nn.silu, nn.elu, nn.tanh, nn.sigmoid)
@@ -69,44 +66,43 @@ class EquivariantMLP(nn.Module):
   width_matched: bool = False
   head: str = 'dense'
   activation: Callable[[jax.Array], jax.Array] = nn.relu
-  dtype: Dtype | None = None
-  param_dtype: Dtype = jnp.float32
-  kernel_init: Initializer = initializers.lecun_normal()
-  bias_init: Initializer = initializers.zeros_init()
+  dtype: flax.typing.Dtype | None = None
+  param_dtype: flax.typing.Dtype = jnp.float32
+  kernel_init: flax.typing.Initializer = nn.initializers.lecun_normal()
+  bias_init: flax.typing.Initializer = nn.initializers.zeros_init()
   max_weights: Sequence[int] | None = None
   method: str = 'auto'
 
   def __post_init__(self) -> None:
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
-    self.in_shape = as_shape(self.in_shape)
-    if not isinstance(self.hidden_shapes, Sequence) or any(
-      not isinstance(grid, Sequence) for grid in self.hidden_shapes
-    ):
+    self.in_shape = orbits.as_shape(self.in_shape)
+    grids = self.hidden_shapes
+    several = isinstance(grids, Sequence) and len(grids) > 0
+    if not several or not all(isinstance(grid, Sequence) for grid in grids):
       raise ValueError(
-        'hidden_shapes must be one grid per hidden layer, such as'
-        f' ((20, 20), (20, 20)) or ((400,),), got {self.hidden_shapes!r}'
+        'hidden_shapes must be one grid per hidden layer, for at least one'
+        ' hidden layer, such as ((20, 20), (20, 20)) or ((400,),), got'
+        f' {grids!r}'
       )
-    self.hidden_shapes = tuple(as_shape(grid) for grid in self.hidden_shapes)
+    self.hidden_shapes = tuple(orbits.as_shape(grid) for grid in grids)
     for symmetry in self.symmetries:  # raises if one cannot act
       for grid in (self.in_shape, *self.hidden_shapes):
-        permutation(symmetry, grid)
-    depth = len(self.hidden_shapes)
-    if not depth:
-      raise ValueError('an EquivariantMLP needs at least one hidden layer')
-    if self.head not in HEADS:
-      raise ValueError(f'head must be one of {HEADS}, got {self.head!r}')
-    if self.method not in METHODS:
-      raise ValueError(f'method must be one of {METHODS}, got {self.method!r}')
+        orbits.permutation(symmetry, grid)
+    checks.choice(self.head, 'head', HEADS)
+    checks.choice(self.method, 'method', layer_lib.METHODS)
     self.num_classes = io_lib.positive(self.num_classes, 'num_classes')
     if self.width_matched and self.features is not None:
       raise ValueError(
         'width_matched chooses the features itself; give one of the two'
       )
+    depth = len(self.hidden_shapes)
     if self.features is not None:
-      self.features = _one_each(self.features, depth, 'features')
+      self.features = checks.one_each(self.features, depth, 'features')
     if self.max_weights is not None:
       padded = depth + (self.head == 'invariant')
-      self.max_weights = _one_each(self.max_weights, padded, 'max_weights')
+      self.max_weights = checks.one_each(
+        self.max_weights, padded, 'max_weights'
+      )
     super().__post_init__()
 
   @nn.nowrap  # these also work on a module that is not bound
@@ -118,46 +114,33 @@ class EquivariantMLP(nn.Module):
   @nn.nowrap
   def sublayers(self) -> dict[str, nn.Module]:
     """Returns the layers by name, in order."""
-    return self._layers(self.widths())
-
-  @nn.nowrap
-  def _layers(
-    self, widths: Sequence[int] | None, **kwargs: Any
-  ) -> dict[str, nn.Module]:
-    """Makes the layers for given channels."""
-    grids = (self.in_shape, *self.hidden_shapes)
+    grids = (self.in_shape, *self.hidden_shapes, (self.num_classes,))
+    names, options = self._names(), layer_lib.options_of(self)
+    features: Any = (None,) * len(names)
+    if widths := self.widths():
+      features = (*widths, 1)
     padding = iter(self.max_weights or ())
-    kwargs |= dict(
-      dtype=self.dtype,
-      param_dtype=self.param_dtype,
-      kernel_init=self.kernel_init,
-      bias_init=self.bias_init,
-    )
-    equivariant = functools.partial(
-      EquivariantDense, self.symmetries, method=self.method, **kwargs
-    )
-    layers: dict[str, nn.Module] = {
-      f'hidden_{i}': equivariant(
-        in_shape=grids[i],
-        out_shape=grids[i + 1],
-        features=widths[i] if widths else None,
+    layers: dict[str, nn.Module] = {}
+    for i, name in enumerate(names):
+      if name == 'head' and self.head == 'dense':
+        layers[name] = nn.Dense(self.num_classes, name=name, **options)
+        continue
+      layers[name] = EquivariantDense(
+        self.symmetries,
+        grids[i],
+        grids[i + 1],
+        features[i],
+        invariant=name == 'head',
         max_weights=next(padding, None),
-        name=f'hidden_{i}',
-      )
-      for i in range(len(self.hidden_shapes))
-    }
-    if self.head == 'dense':
-      layers['head'] = nn.Dense(self.num_classes, name='head', **kwargs)
-    else:
-      layers['head'] = equivariant(
-        in_shape=grids[-1],
-        out_shape=(self.num_classes,),
-        features=1 if widths else None,
-        invariant=True,
-        max_weights=next(padding, None),
-        name='head',
+        method=self.method,
+        name=name,
+        **options,
       )
     return layers
+
+  @nn.nowrap
+  def _names(self) -> list[str]:
+    return [*(f'hidden_{i}' for i in range(len(self.hidden_shapes))), 'head']
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -169,14 +152,13 @@ class EquivariantMLP(nn.Module):
       x = x[..., None]
     for layer in hidden:
       x = layer(x)
-      if (
-        layer.form_in_use() is None
-        or self.activation not in _ELEMENTWISE
-        or x.ndim <= len(layer.out_shape) + has_channels
-      ):
-        x = self.activation(x)
-      else:  # spectral layers have the batch last: saves transposed copies
+      has_batch = x.ndim > len(layer.out_shape) + has_channels
+      elementwise = self.activation in _ELEMENTWISE
+      if has_batch and elementwise and layer.form_in_use() is not None:
+        # Spectral layers have the batch last: this saves transposed copies.
         x = jnp.moveaxis(self.activation(jnp.moveaxis(x, 0, -1)), -1, 0)
+      else:
+        x = self.activation(x)
     if self.head == 'dense':
       num_axes = len(self.hidden_shapes[-1]) + has_channels
       return head(x.reshape(*x.shape[:-num_axes], -1))
@@ -201,21 +183,17 @@ class EquivariantMLP(nn.Module):
     """Returns initial parameters, given those of the baseline.
 
     As in the initialisation of a layer, every orbit keeps its first entry, so
-    the result is what the same key gives for this network.
-
-    Args:
-      params: Of the `baseline()`, NumPy arrays.
-      sharing: The indices of each layer by name, NumPy arrays, as of
-        `aen.sharing_variables`. The layers must be padded to `max_weights`.
+    the result is what the same key gives for this network. Its layers must be
+    padded to `max_weights`; `sharing` has their indices by name. All arrays
+    are NumPy's.
     """
     started = dict(params)
-    names = [*(f'hidden_{i}' for i in range(len(self.hidden_shapes))), 'head']
-    for name, num_weights in zip(names, self.max_weights or (), strict=False):
+    sizes = self.max_weights or ()
+    for name, num_weights in zip(self._names(), sizes, strict=False):
       first = kernels.first_positions(sharing[name]['kernel'], num_weights)
       plain = params[name]['kernel']
-      kernel = np.zeros((num_weights, *plain.shape[1:]), plain.dtype)
-      used = first < len(plain)  # weights that the index uses
-      kernel[used] = plain[first[used]]
+      kernel = plain.take(first, axis=0, mode='clip')
+      kernel[first == len(plain)] = 0  # weights that the index does not use
       started[name] = {**params[name], 'kernel': kernel}
     return started
 
@@ -235,30 +213,18 @@ class EquivariantMLP(nn.Module):
   @nn.nowrap
   def _weights_per_channel_pair(self) -> list[int]:
     """Counts each layer's free weights for one input and one output channel."""
-    # No parent: counting must not register these layers with a module.
-    *hidden, head = self._layers(None, parent=None).values()
-    counts = [layer.num_weights() for layer in hidden]
-    if self.head == 'invariant':
-      return [*counts, head.num_weights()]
-    return [*counts, math.prod(self.hidden_shapes[-1]) * self.num_classes]
-
-
-def _one_each(value: Any, count: int, name: str) -> tuple[int, ...]:
-  """Returns one positive integer per layer; a single one is repeated."""
-  numbers = (value,) * count if np.ndim(value) == 0 else tuple(value)
-  if len(numbers) != count:
-    raise ValueError(
-      f'{name} must be one number, or one per layer ({count}), got {value!r}'
-    )
-  return tuple(io_lib.positive(number, name) for number in numbers)
+    grids = (self.in_shape, *self.hidden_shapes)
+    pairs = itertools.pairwise(grids)
+    hidden = [dense_sharing(self.symmetries, *pair) for pair in pairs]
+    own = self.symmetries if self.head == 'invariant' else ()
+    head = dense_sharing(own, grids[-1], (self.num_classes,), invariant=True)
+    return [sharing.num_weights for sharing in (*hidden, head)]
 
 
 def total_weights(per_pair: Sequence[int], channels: Sequence[int]) -> int:
-  """Returns the number of weights of layers between given channels.
+  """Counts weights, given those of each layer for one pair of channels.
 
-  Args:
-    per_pair: Free weights of each layer for one pair of channels.
-    channels: Of the inputs, then of each hidden layer.
+  The channels are those of the inputs, then of each hidden layer.
   """
   pairs = itertools.pairwise((*channels, 1))
   return sum(n * a * b for n, (a, b) in zip(per_pair, pairs, strict=True))

@@ -13,6 +13,7 @@ from jax import lax
 import jax.numpy as jnp
 
 from aen.groups import point_group
+from aen.nn import checks
 from aen.nn import kernels
 from aen.nn import windows
 from aen.nn.kernels import Array
@@ -36,16 +37,11 @@ def _maximum_jvp(
   return largest, lax.optimization_barrier(total) / count
 
 
-_REDUCTIONS = {
+# Along an axis, and entrywise.
+_REDUCTIONS: dict[str, tuple[Any, Any]] = {
   'max': (jnp.max, lambda parts: _maximum(*parts)),
   'mean': (jnp.mean, lambda parts: sum(parts[1:], parts[0]) / len(parts)),
 }
-
-
-def _reduction(how: str) -> tuple[Any, Any]:
-  if not isinstance(how, str) or how not in _REDUCTIONS:
-    raise ValueError(f'how must be one of {tuple(_REDUCTIONS)}, got {how!r}')
-  return _REDUCTIONS[how]
 
 
 def group_pool(x: Array, how: str = 'max') -> jax.Array:
@@ -57,11 +53,12 @@ def group_pool(x: Array, how: str = 'max') -> jax.Array:
     x: Features of a group convolution.
     how: 'max' or 'mean'.
   """
-  reduce, _ = _reduction(how)
+  checks.choice(how, 'how', tuple(_REDUCTIONS))
   x = kernels.as_array(x, 'x')
   if x.ndim < 2 or not x.size:
     raise ValueError(f'group_pool needs x [..., |G|, C], got shape {x.shape}')
-  return reduce(x, axis=-2)
+  along_axis, _ = _REDUCTIONS[how]
+  return along_axis(x, axis=-2)
 
 
 def spatial_pool(
@@ -87,7 +84,7 @@ def spatial_pool(
     ValueError: The windows do not end at the last position, so that a reflected
       image would be pooled over other windows: for windows of two, an odd size.
   """
-  _, merge = _reduction(how)
+  checks.choice(how, 'how', tuple(_REDUCTIONS))
   x = kernels.as_array(x, 'x')
   if not isinstance(group, point_group.Group):
     raise ValueError(
@@ -100,12 +97,8 @@ def spatial_pool(
     )
   split = -group.ndim - 2
   batch, space, features = x.shape[:split], x.shape[split:-2], x.shape[-2:]
-  sides = windows.per_axis(window, group.ndim, 'window')
-  frame = windows.frame(
-    space, sides, sides if strides is None else strides, 'VALID'
-  )
-  windows.check(frame, group)
-  pooled = merge(
-    windows.slices(x.reshape(-1, *space, math.prod(features)), frame)
-  )
-  return pooled.reshape(*batch, *frame.places, *features)
+  steps = window if strides is None else strides
+  frame = windows.frame(space, window, steps, 'VALID', group=group)
+  parts = windows.slices(x.reshape(-1, *space, math.prod(features)), frame)
+  _, entrywise = _REDUCTIONS[how]
+  return entrywise(parts).reshape(*batch, *frame.places, *features)

@@ -6,10 +6,10 @@ need not be square: rotating a wide one gives a tall one.)
 """
 
 from collections.abc import Sequence
-import dataclasses
+import functools
 import itertools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from flax.typing import PaddingLike
 from flax.typing import PrecisionLike
@@ -19,103 +19,86 @@ import jax.numpy as jnp
 import numpy as np
 
 from aen.groups import point_group
-
-_PADDINGS = ('SAME', 'VALID')
+from aen.nn import checks
 
 # A batch whose patches exceed a processor's cache is cut into chunks that fit;
 # measured, like the default in `convolve`, on two cores.
 _CACHE_BYTES = 2**21
 _CHUNK_BYTES = 2**20
 
+_Ints = tuple[int, ...]
 
-@dataclasses.dataclass(frozen=True)
-class Frame:
+
+class Frame(NamedTuple):
   """The positions of windows; one entry per spatial axis."""
 
-  space: tuple[int, ...]  # the image's sizes
-  sides: tuple[int, ...]  # of a window
-  strides: tuple[int, ...]  # steps between windows
-  padding: tuple[tuple[int, int], ...]  # zeros before and after the image
-  dilation: tuple[int, ...]  # steps between the points of a window
-
-  @property
-  def spans(self) -> tuple[int, ...]:
-    """The extent of a window, from its first point to its last."""
-    pairs = zip(self.sides, self.dilation, strict=True)
-    return tuple((side - 1) * step + 1 for side, step in pairs)
-
-  @property
-  def room(self) -> tuple[int, ...]:
-    """How far a window can slide; negative if it does not fit."""
-    axes = zip(self.space, self.padding, self.spans, strict=True)
-    return tuple(size + sum(pads) - span for size, pads, span in axes)
-
-  @property
-  def places(self) -> tuple[int, ...]:
-    """The number of windows."""
-    pairs = zip(self.room, self.strides, strict=True)
-    return tuple(room // stride + 1 for room, stride in pairs)
+  space: _Ints  # the image's sizes
+  sides: _Ints  # points of a window
+  strides: _Ints  # steps between windows
+  padding: tuple[tuple[int, int], ...]  # before and after the image
+  dilation: _Ints  # steps between the points of a window
+  spans: _Ints  # the extent of a window, from its first point to its last
+  room: _Ints  # how far a window can slide
+  places: _Ints  # the number of windows
 
 
 def frame(
-  space: tuple[int, ...],
-  sides: Sequence[int],
+  space: _Ints,
+  window: int | Sequence[int],
   strides: int | Sequence[int] = 1,
   padding: PaddingLike = 'SAME',
-  dilation: int | Sequence[int] = 1,
+  kernel_dilation: int | Sequence[int] = 1,
+  group: point_group.Group | None = None,
 ) -> Frame:
-  """Returns the windows of a convolution or pooling."""
-  ndim = len(space)
-  strides = per_axis(strides, ndim, 'strides')
-  dilation = per_axis(dilation, ndim, 'kernel_dilation')
-  bare = Frame(space, tuple(sides), strides, ((0, 0),) * ndim, dilation)
-  result = dataclasses.replace(bare, padding=_pads(padding, bare))
-  if min(result.room) < 0:
-    spans, sizes = ('×'.join(map(str, n)) for n in (bare.spans, space))
+  """Returns windows; raises unless they fit and the group permutes them."""
+  each = functools.partial(
+    checks.one_each, count=len(space), what='spatial axis'
+  )
+  sides, strides = each(window, name='window'), each(strides, name='strides')
+  dilation = each(kernel_dilation, name='kernel_dilation')
+  points = zip(sides, dilation, strict=True)
+  spans = tuple((side - 1) * step + 1 for side, step in points)
+  pads = _pads(padding, space, spans, strides)
+  axes = zip(space, pads, spans, strict=True)
+  room = tuple(size + sum(pair) - span for size, pair, span in axes)
+  if min(room) < 0:
+    windows, sizes = ('×'.join(map(str, n)) for n in (spans, space))
     raise ValueError(
-      f'windows of {spans} points do not fit into {sizes} points; use larger'
+      f'windows of {windows} points do not fit into {sizes} points; use larger'
       " images, a smaller kernel or padding='SAME'"
     )
-  return result
+  steps = zip(room, strides, strict=True)
+  places = tuple(length // stride + 1 for length, stride in steps)
+  found = Frame(space, sides, strides, pads, dilation, spans, room, places)
+  if group is not None:
+    _check(found, group)
+  return found
 
 
-def per_axis(value: Any, ndim: int, name: str) -> tuple[int, ...]:
-  """Returns one positive integer per spatial axis; a single one is repeated."""
-  numbers = (value,) * ndim if np.ndim(value) == 0 else tuple(value)
-  whole = all(
-    isinstance(n, int | np.integer) and 1 <= n < 2**31 for n in numbers
-  )
-  if len(numbers) != ndim or not whole:
+def _pads(
+  padding: Any, space: _Ints, spans: _Ints, strides: _Ints
+) -> tuple[tuple[int, int], ...]:
+  each = padding
+  if isinstance(padding, int | np.integer):
+    each = (padding,) * len(space)
+  elif isinstance(padding, str) and padding in ('SAME', 'VALID'):
+    each = lax.padtype_to_pads(space, spans, strides, padding)
+  elif isinstance(padding, str) and padding == 'CIRCULAR':  # as in Flax
+    each = [((span - 1) // 2, span // 2) for span in spans]
+  try:
+    pairs = np.array([pad if np.ndim(pad) else (pad, pad) for pad in each])
+  except (TypeError, ValueError):  # not one entry per axis; other than pairs
+    pairs = np.array(None)
+  whole = pairs.shape == (len(space), 2) and pairs.dtype.kind in 'iu'
+  if not whole or pairs.min() < 0 or pairs.max() >= 2**31:
     raise ValueError(
-      f'{name} must be one whole number of at least 1, or one per spatial axis'
-      f' ({ndim}), got {value!r}'
+      f"padding must be 'SAME', 'VALID', 'CIRCULAR', a number, or a number or"
+      f' pair of numbers per spatial axis ({len(space)}), got {padding!r}'
     )
-  return tuple(int(n) for n in numbers)
+  return tuple((low, high) for low, high in pairs.tolist())
 
 
-def _pads(padding: PaddingLike, bare: Frame) -> tuple[tuple[int, int], ...]:
-  if isinstance(padding, str) and padding in _PADDINGS:
-    pads = lax.padtype_to_pads(bare.space, bare.spans, bare.strides, padding)
-    return tuple((int(low), int(high)) for low, high in pads)
-  whole, each = (int, np.integer), padding
-  if isinstance(padding, whole):
-    each = (padding,) * len(bare.space)
-  if isinstance(each, Sequence) and len(each) == len(bare.space):
-    pairs: list[Any] = [(p, p) if isinstance(p, whole) else p for p in each]
-    if all(
-      isinstance(pair, Sequence)
-      and len(pair) == 2
-      and all(isinstance(n, whole) and 0 <= n < 2**31 for n in pair)
-      for pair in pairs
-    ):
-      return tuple((int(low), int(high)) for low, high in pairs)
-  raise ValueError(
-    f"padding must be 'SAME', 'VALID', a number, or a number or pair of numbers"
-    f' per spatial axis ({len(bare.space)}), got {padding!r}'
-  )
-
-
-def check(windows: Frame, group: point_group.Group) -> None:
+def _check(windows: Frame, group: point_group.Group) -> None:
   """Raises unless every element of a group maps windows to windows."""
   rows = [row for element in group.elements for row in enumerate(element)]
   for axis, row in rows:
@@ -158,25 +141,18 @@ def slices(x: jax.Array, windows: Frame) -> list[jax.Array]:
 
   Of x [B, *S, ...], one [B, *S', ...] for each point, in row-major order.
   """
-  rest = ((0, 0),) * (x.ndim - 1 - len(windows.space))
   if any(map(any, windows.padding)):
+    rest = ((0, 0),) * (x.ndim - 1 - len(windows.space))
     x = jnp.pad(x, ((0, 0), *windows.padding, *rest))
-  if windows.strides == windows.spans == windows.sides:
-    used = np.multiply(windows.places, windows.sides)
-    if x.shape[1 : 1 + used.size] == tuple(used):
-      return _tiles(x, windows)
-  steps = (1, *windows.strides, *(1,) * len(rest))
+  all_covered = not np.mod(windows.room, windows.strides).any()
+  if all_covered and windows.strides == windows.spans == windows.sides:
+    return _tiles(x, windows)
+  reach = np.subtract(windows.places, 1) * windows.strides + 1
   found = []
   for point in np.ndindex(*windows.sides):
-    start = np.array(point) * windows.dilation
-    room = np.array(windows.room) // windows.strides * windows.strides
-    starts = (0, *map(int, start), *(0,) * len(rest))
-    limits = (
-      x.shape[0],
-      *map(int, start + room + 1),
-      *x.shape[1 + len(start) :],
-    )
-    found.append(lax.slice(x, starts, limits, steps))
+    start = np.multiply(point, windows.dilation)
+    axes = zip(start, start + reach, windows.strides, strict=True)
+    found.append(x[:, *(slice(*map(int, axis)) for axis in axes)])
   return found
 
 
@@ -206,18 +182,10 @@ def convolve(
 
   The method is a name in `METHODS` (default: 'patches' on CPU, else 'conv').
   """
-  check_method(method)
+  checks.choice(method, 'method', (*METHODS, None))
   if method is None:
     method = 'patches' if jax.default_backend() == 'cpu' else 'conv'
   return METHODS[method](x, kernel, windows, precision)
-
-
-def check_method(name: str | None) -> None:
-  """Raises unless None or a name in `METHODS`."""
-  if name is not None and name not in tuple(METHODS):
-    raise ValueError(
-      f'method must be one of {tuple(METHODS)} or None, got {name!r}'
-    )
 
 
 def _convolution(
