@@ -295,7 +295,7 @@ class SearchResult:
     ours, theirs = self.ranking[0].retrained, final.get(self.baseline)
     if ours and theirs:
       doubts.append(
-        f'Its mean validation accuracy over {ours.num_seeds} splits is'
+        f'Its mean over {ours.num_seeds} validation splits is'
         f' {best.written(ours.accuracy)}, against'
         f' {best.written(theirs.accuracy)} without.'
       )
