@@ -360,7 +360,7 @@ def test_an_unclear_gain_says_what_is_known_and_what_would_settle_it():
   answer = verdict_of(unclear)
   assert answer.startswith('Validation favours reversal: ')
   assert 'which may be chance' in answer
-  assert 'Its mean validation accuracy over 2 splits is' in answer
+  assert 'Its mean over 2 validation splits is' in answer
   assert 'reversal' in answer.split('splits is')[1]  # what the screen says
   assert 'About 139 test images would settle such a gain.' in answer
   # Rounded to 0.0, it is not clear.
