@@ -7,16 +7,15 @@ Legend: K bits, R networks, N of them listed, P proposals of a round.
 """
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from typing_extensions import override
 
 from aen.search import space as space_lib
 from aen.search.strategies import base
-from aen.search.strategies.base import Config
-from aen.search.strategies.base import Proposal
 
 _START = -1  # instead of a place among the neighbours: the start itself
 
@@ -36,8 +35,8 @@ class LocalState(NamedTuple):
   counts: base.Counts
 
 
-@dataclasses.dataclass(frozen=True)
-class Local(base.Options):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Local(base.PerRound):
   """Best-improvement local search with restarts.
 
   The first climb begins at the empty state, the others at the shortest state of
@@ -46,8 +45,96 @@ class Local(base.Options):
   when all networks are seen. More than K states per round are of no use.
   """
 
+  @property
+  def listed(self) -> np.ndarray:
+    """The states to visit before the first climb. int32 [N]."""
+    return np.zeros(0, np.int32)
 
-@dataclasses.dataclass(frozen=True)
+  @override
+  def init(self, key: jax.Array, baseline: jax.Array) -> LocalState:
+    key_restarts, key_neighbours = jax.random.split(key)
+    networks = np.arange(len(self.table), dtype=np.int32)
+    return LocalState(
+      key=key_neighbours,
+      restarts=jax.random.permutation(key_restarts, networks),
+      here=jnp.int32(space_lib.EMPTY),
+      value=jnp.asarray(baseline, jnp.float32),
+      place=jnp.int32(0),
+      best=jnp.int32(space_lib.EMPTY),
+      best_value=jnp.float32(-jnp.inf),
+      position=jnp.int32(0),
+      counts=self.no_counts(),
+    )
+
+  @override
+  def propose(self, state: LocalState) -> tuple[LocalState, base.Proposal]:
+    key = jax.random.fold_in(state.key, state.here)
+    bits = jax.random.permutation(key, np.arange(self.num_bits, dtype=np.int32))
+    places = state.place + self.slots
+    bit = bits.at[places].get(mode='fill', fill_value=0)
+    neighbours = jnp.where(
+      places < self.num_bits, space_lib.toggle(state.here, bit), base.NO_STATE
+    )
+    start = jnp.where(self.slots == 0, state.here, base.NO_STATE)
+    states = jnp.where(state.place == _START, start, neighbours)
+    if self.listed.size:
+      visited = jnp.asarray(self.listed).at[state.position + self.slots]
+      states = jnp.where(
+        state.position < self.listed.size,
+        visited.get(mode='fill', fill_value=base.NO_STATE),
+        states,
+      )
+    return state, self.full_proposal(states, self.finished(state))
+
+  @override
+  def observe(
+    self, state: LocalState, proposal: base.Proposal, values: jax.Array
+  ) -> LocalState:
+    counts = self.count(state.counts, proposal.states)
+    state = state._replace(counts=counts)
+    used = proposal.states >= 0
+    count = used.sum(dtype=jnp.int32)
+    first = jnp.where(used, values, -jnp.inf).argmax()
+    better = values[first] > state.best_value
+    seen = state._replace(
+      place=state.place + count,
+      best=jnp.where(better, proposal.states[first], state.best),
+      best_value=jnp.where(better, values[first], state.best_value),
+    )
+    seen = _select(seen.place >= self.num_bits, self._step(seen), seen)
+    higher = values[first] > state.value  # -inf at a start
+    visited = state._replace(
+      here=jnp.where(higher, proposal.states[first], state.here),
+      value=jnp.where(higher, values[first], state.value),
+      place=jnp.int32(0),
+      position=state.position + count,
+    )
+    visits = (state.position < self.listed.size) | (state.place == _START)
+    return _select(used.any(), _select(visits, visited, seen), state)
+
+  def _step(self, state: LocalState) -> LocalState:
+    """Climbs to the best neighbour, or restarts at a network not yet seen."""
+    climbs = state.best_value > state.value
+    unseen = ~state.counts.seen_networks[state.restarts]
+    network = state.restarts[unseen.argmax()]
+    restart = jnp.asarray(self.table.shortest_states)[network]
+    return state._replace(
+      here=jnp.where(climbs, state.best, restart),
+      value=jnp.where(climbs, state.best_value, -jnp.inf),
+      place=jnp.where(climbs, 0, _START),
+      best_value=jnp.float32(-jnp.inf),
+    )
+
+  @override
+  def finished(self, state: LocalState) -> jax.Array:
+    return state.counts.networks >= len(self.table)
+
+
+def _select(flag: jax.Array, yes: LocalState, no: LocalState) -> LocalState:
+  return jax.tree.map(lambda a, b: jnp.where(flag, a, b), yes, no)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Screened(Local):
   """Local search whose first climb begins at the best of listed networks.
 
@@ -63,121 +150,18 @@ class Screened(Local):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    base.check_at_least(1, first=self.first)
-    if len(set(self.order)) < len(self.order):
-      raise ValueError('order must name every network at most once')
+    self.check_at_least(1, 'first')
+    networks = set(self.order)
+    if len(networks) < len(self.order) or networks - {*range(len(self.table))}:
+      raise ValueError(
+        'order must name every network at most once, by numbers from 0 to'
+        f' {len(self.table) - 1}, got {self.order}'
+      )
 
-
-def init(config: Config, key: jax.Array, baseline: jax.Array) -> LocalState:
-  """Begins at the empty state, whose value is known."""
-  key_restarts, key_neighbours = jax.random.split(key)
-  networks = np.arange(len(config.table), dtype=np.int32)
-  return LocalState(
-    key=key_neighbours,
-    restarts=jax.random.permutation(key_restarts, networks),
-    here=jnp.int32(space_lib.EMPTY),
-    value=jnp.asarray(baseline, jnp.float32),
-    place=jnp.int32(0),
-    best=jnp.int32(space_lib.EMPTY),
-    best_value=jnp.float32(-jnp.inf),
-    position=jnp.int32(0),
-    counts=base.no_counts(config),
-  )
-
-
-def propose(config: Config, state: LocalState) -> tuple[LocalState, Proposal]:
-  """Proposes the next neighbours, or the start of a climb."""
-  slots, num_bits = base.slots(config.options.per_round), config.num_bits
-  key = jax.random.fold_in(state.key, state.here)
-  bits = jax.random.permutation(key, np.arange(num_bits, dtype=np.int32))
-  places = state.place + slots
-  bit = bits.at[places].get(mode='fill', fill_value=0)
-  neighbours = jnp.where(
-    places < num_bits, space_lib.toggle(state.here, bit), base.NO_STATE
-  )
-  start = jnp.where(slots == 0, state.here, base.NO_STATE)
-  states = jnp.where(state.place == _START, start, neighbours)
-  if (listed := _listed(config)).size:
-    visited = jnp.asarray(listed).at[state.position + slots]
-    states = jnp.where(
-      state.position < listed.size,
-      visited.get(mode='fill', fill_value=base.NO_STATE),
-      states,
-    )
-  return state, base.full_proposal(config, states, finished(config, state))
-
-
-def observe(
-  config: Config, state: LocalState, proposal: Proposal, values: jax.Array
-) -> LocalState:
-  """Remembers the best neighbour; steps when all have been evaluated."""
-  counts = base.count(config, state.counts, proposal.states)
-  state = state._replace(counts=counts)
-  used = proposal.states >= 0
-  count = used.sum(dtype=jnp.int32)
-  first = jnp.where(used, values, -jnp.inf).argmax()
-  better = values[first] > state.best_value
-  seen = state._replace(
-    place=state.place + count,
-    best=jnp.where(better, proposal.states[first], state.best),
-    best_value=jnp.where(better, values[first], state.best_value),
-  )
-  stepped = _step(config, seen)
-  seen = _select(seen.place >= config.num_bits, stepped, seen)
-  higher = values[first] > state.value  # -inf at a start
-  visited = state._replace(
-    here=jnp.where(higher, proposal.states[first], state.here),
-    value=jnp.where(higher, values[first], state.value),
-    place=jnp.int32(0),
-    position=state.position + count,
-  )
-  visits = (state.position < _listed(config).size) | (state.place == _START)
-  return _select(used.any(), _select(visits, visited, seen), state)
-
-
-def finished(config: Config, state: LocalState) -> jax.Array:
-  """Whether all networks are seen."""
-  return state.counts.networks >= len(config.table)
-
-
-def _listed(config: Config) -> np.ndarray:
-  """Returns the states to visit before the first climb. int32 [N]."""
-  table, options = config.table, config.options
-  if not isinstance(options, Screened):
-    return np.zeros(0, np.int32)
-  if any(not 0 <= network < len(table) for network in options.order):
-    raise ValueError(
-      f'order must hold networks from 0 to {len(table) - 1}, got'
-      f' {options.order}'
-    )
-  baseline = int(table.network_of[0])
-  order = [network for network in options.order if network != baseline]
-  return table.shortest_states[order[: options.first]].astype(np.int32)
-
-
-def _step(config: Config, state: LocalState) -> LocalState:
-  """Climbs to the best neighbour, or restarts at a network not yet seen."""
-  climbs = state.best_value > state.value
-  unseen = ~state.counts.seen_networks[state.restarts]
-  network = state.restarts[unseen.argmax()]
-  restart = jnp.asarray(config.table.shortest_states)[network]
-  return state._replace(
-    here=jnp.where(climbs, state.best, restart),
-    value=jnp.where(climbs, state.best_value, -jnp.inf),
-    place=jnp.where(climbs, 0, _START),
-    best_value=jnp.float32(-jnp.inf),
-  )
-
-
-def _select(flag: jax.Array, yes: LocalState, no: LocalState) -> LocalState:
-  # Both share their keys, which jnp.where does not take.
-  names = ('here', 'value', 'place', 'best', 'best_value', 'position')
-  selected: dict[str, Any] = {
-    name: jnp.where(flag, getattr(yes, name), getattr(no, name))
-    for name in names
-  }
-  return no._replace(**selected)
-
-
-LOCAL = base.Method(Local, init, propose, observe, finished)
-SCREENED = base.Method(Screened, init, propose, observe, finished)
+  @override
+  @property
+  def listed(self) -> np.ndarray:
+    baseline = int(self.table.network_of[0])
+    order = [network for network in self.order if network != baseline]
+    states = self.table.shortest_states[order[: self.first]]
+    return states.astype(np.int32)
