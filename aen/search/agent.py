@@ -275,9 +275,8 @@ def copy_target(
   config: DQNConfig, agent: AgentState, models: jax.Array
 ) -> AgentState:
   """Copies the Q-network to the target while `models` is a multiple."""
-  due = models % config.target_period == 0
-  target = jax.tree.map(
-    lambda new, old: jnp.where(due, new, old), agent.params, agent.target_params
+  target = optax.periodic_update(
+    agent.params, agent.target_params, models, config.target_period
   )
   return agent._replace(target_params=target)
 

@@ -102,9 +102,9 @@ class Strategy(abc.ABC):
     ignored.
     """
 
-  @abc.abstractmethod
   def finished(self, state: Any) -> jax.Array:
-    """Whether there is nothing left to propose."""
+    """Whether there is nothing left to propose, such as no new network."""
+    return state.counts.networks >= len(self.table)
 
   def no_counts(self) -> Counts:
     """Returns the counts at the beginning of a search."""

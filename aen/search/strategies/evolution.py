@@ -98,5 +98,5 @@ class Evolution(base.PerRound):
 
   @override
   def finished(self, state: EvolutionState) -> jax.Array:
-    all_seen = state.counts.networks >= len(self.table)
-    return all_seen | (state.counts.steps >= self.max_steps)
+    enough = state.counts.steps >= self.max_steps
+    return super().finished(state) | enough

@@ -125,10 +125,6 @@ class Local(base.PerRound):
       best_value=jnp.float32(-jnp.inf),
     )
 
-  @override
-  def finished(self, state: LocalState) -> jax.Array:
-    return state.counts.networks >= len(self.table)
-
 
 def _select(flag: jax.Array, yes: LocalState, no: LocalState) -> LocalState:
   return jax.tree.map(lambda a, b: jnp.where(flag, a, b), yes, no)
