@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 import textwrap
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib import figure
 from matplotlib import ticker
@@ -44,18 +44,13 @@ def top_networks(
     ('search', 0.13, style.GREY, 'o', 'in the search'),
     ('retrained', -0.13, style.FINALIST, 's', 'retrained, mean over seeds'),
   ):
-    every = [getattr(entry, kind) for entry in shown]
-    rows = [row for row, score in enumerate(every) if score]
+    scores = [getattr(entry, kind) for entry in shown]
+    rows = [row + offset for row, score in enumerate(scores) if score]
     if rows:
+      accuracies, margins = _intervals([score for score in scores if score])
+      points: Any = {'fmt': marker, 'color': color, 'label': label}
       ax.errorbar(
-        [100 * every[row].accuracy for row in rows],
-        [row + offset for row in rows],
-        xerr=_margins([every[row] for row in rows]),
-        fmt=marker,
-        color=color,
-        markersize=4,
-        elinewidth=1.2,
-        label=label,
+        accuracies, rows, xerr=margins, markersize=4, elinewidth=1.2, **points
       )
   ax.set_yticks(range(len(shown)), names)
   ax.set_ylim(len(shown) - 0.4, -0.6)
@@ -74,11 +69,13 @@ def _wrapped(name: str) -> str:
   return style.literal(textwrap.fill(name, _LINE, break_long_words=False))
 
 
-def _margins(scores: Sequence[score_lib.Score]) -> np.ndarray:
-  """Returns how far the intervals reach down and up, in percent. [2, n]."""
+def _intervals(
+  scores: Sequence[score_lib.Score],
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns accuracies [n], and how far intervals reach [2, n], in percent."""
   middle = np.array([score.accuracy for score in scores])
   margin = score_lib.Z_95 * np.array([score.standard_error for score in scores])
-  return 100 * np.minimum(margin, [middle, 1 - middle]).clip(0)
+  return 100 * middle, 100 * np.minimum(margin, [middle, 1 - middle]).clip(0)
 
 
 def frequencies(
@@ -124,16 +121,11 @@ def weights_against_accuracy(
   others = [e for e in rest if e.network != 0 and not e.retrained]
   drawn = style.sheet(7.5, 4.6)
   ax = drawn.subplots()
-  ax.errorbar(
-    [entry.num_weights for entry in ranking],
-    [100 * entry.search.accuracy for entry in ranking],
-    yerr=_margins([entry.search for entry in ranking]),
-    fmt='none',
-    ecolor=style.GREY,  # darker than the grid
-    elinewidth=0.6,
-    alpha=0.6,
-    zorder=1,
-  )
+  sizes = [entry.num_weights for entry in ranking]
+  accuracies, margins = _intervals([entry.search for entry in ranking])
+  # Darker than the grid.
+  line: Any = {'ecolor': style.GREY, 'elinewidth': 0.6, 'alpha': 0.6}
+  ax.errorbar(sizes, accuracies, yerr=margins, fmt='none', zorder=1, **line)
   for entries, label, color, marker, size in (
     (others, f'{len(others)} other networks', style.GREY, 'o', 14),
     (finalists, f'{len(finalists)} other finalists', style.FINALIST, 'o', 26),
@@ -196,20 +188,15 @@ def search_curve(
     epsilons = np.asarray(epsilons, float)
     # The labels stand between the axes and the title.
     ax.set_title(title, loc='left', pad=14, fontsize=style.LARGE)
+    place = ax.get_xaxis_transform()  # from 0 to 1 up the axes
+    small: Any = {'fontsize': style.SMALL, 'color': style.INK}
     free = 0.0  # the first step whose label overlaps no other
     for start in np.flatnonzero(np.diff(epsilons, prepend=np.nan) != 0):
       ax.axvline(start + 0.5, color=style.PALE, linewidth=0.6, zorder=0)
       if start >= free:
         free = start + _EPSILON_WIDTH * values.size
-        ax.annotate(
-          f'ε {epsilons[start]:.2g}',
-          (start + 0.5, 1),
-          xycoords=('data', 'axes fraction'),
-          xytext=(0, 2),
-          textcoords='offset points',
-          fontsize=style.SMALL,
-          color=style.INK,
-        )
+        label = f'ε {epsilons[start]:.2g}'
+        ax.text(start + 0.5, 1.01, label, transform=place, **small)
   style.legend(drawn)
   return drawn
 
@@ -272,11 +259,9 @@ def busy_workers(found: Utilisation) -> figure.Figure:
 def q_values(
   values: Sequence[tuple[int, Sequence[float]]], bits: Sequence[str]
 ) -> figure.Figure:
-  """Draws an agent's Q-values.
+  """Draws an agent's Q-values: some states, each with that of every action.
 
-  Args:
-    values: Some states, each with the value of every action.
-    bits: The names of the choices; action k toggles choice k.
+  Action k toggles choice k, whose name is `bits[k]`.
   """
   drawn = style.sheet(7.5, 1.2 + 0.36 * len(bits))
   ax = drawn.subplots()
@@ -285,13 +270,10 @@ def q_values(
   names = [style.literal(name) for name in bits]
   for i, (state, of_actions) in enumerate(values):
     on = lattice_lib.chosen(state, names)
-    ax.barh(
-      rows + (i - (len(values) - 1) / 2) * height,
-      of_actions,
-      height,
-      color=style.QUALITATIVE[i % len(style.QUALITATIVE)],
-      label='in ' + textwrap.shorten(' + '.join(on) or 'the empty state', 60),
-    )
+    label = textwrap.shorten(' + '.join(on) or 'the empty state', 60)
+    color = style.QUALITATIVE[i % len(style.QUALITATIVE)]
+    places = rows + (i - (len(values) - 1) / 2) * height
+    ax.barh(places, of_actions, height, color=color, label=f'in {label}')
   ax.set_yticks(rows, names)
   ax.invert_yaxis()
   style.tidy(ax, "The agent's Q-values", 'Q-value of toggling it', 'choice')
@@ -304,9 +286,8 @@ def regrets(
 ) -> figure.Figure:
   """Draws how far short of the best network strategies fall, a row for each.
 
-  Args:
-    values: Points of accuracy, by strategy and landscape.
-    after: The number of networks after which they are measured.
+  `values` are points of accuracy, by strategy and landscape, measured when a
+  search has seen a number of networks.
   """
   rows = sorted(values, key=lambda name: np.mean(list(values[name].values())))
   drawn = style.sheet(7.5, 1.1 + 0.34 * len(rows))
@@ -316,23 +297,13 @@ def regrets(
     ax.barh(row, of_each.mean(), 0.62, color=style.SKY, zorder=1)
     places = [(value, row) for value in of_each]
     style.dots(ax, places, 16, color=style.INK, alpha=0.55)
-    ax.annotate(
-      f'{of_each.mean():.1f}',
-      (1.005, row),
-      xycoords=('axes fraction', 'data'),
-      va='center',
-      fontsize=style.MEDIUM,
-      fontweight='bold',
-      color=style.INK,
-    )
+    label: Any = {'va': 'center', 'fontsize': style.MEDIUM, 'color': style.INK}
+    place = ax.get_yaxis_transform()  # from 0 to 1 across the axes
+    mean = f'{of_each.mean():.1f}'
+    ax.text(1.005, row, mean, transform=place, fontweight='bold', **label)
   ax.set_yticks(range(len(rows)), [style.literal(name) for name in rows])
   ax.set_ylim(len(rows) - 0.4, -0.6)
-  count = len(values[rows[0]])
-  style.tidy(
-    ax,
-    f'How far from the best network after {after} networks?',
-    f'points of test accuracy (bar: mean of {count} data sets; dots: each)',
-    '',
-    grid='x',
-  )
+  each = f'(bar: mean of {len(values[rows[0]])} data sets; dots: each)'
+  title = f'How far from the best network after {after} networks?'
+  style.tidy(ax, title, f'points of test accuracy {each}', '', grid='x')
   return drawn

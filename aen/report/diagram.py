@@ -50,14 +50,13 @@ def lattice_diagram(
     within = implied & ~lattice.implied_states[best] == 0
   lower, upper = np.nonzero(above)
   marked = within[lower] & within[upper]
+  ends = np.stack([places[lower], places[upper]], axis=1)  # [lines, 2, 2]
   for chosen, color, width, order in (
     (~marked, style.PALE, 0.45, 1),
     (marked, style.BEST, 1.1, 2),
   ):
-    ends = np.stack([places[lower[chosen]], places[upper[chosen]]], axis=1)
-    lines = collections.LineCollection(
-      list(ends), colors=color, linewidths=width, zorder=order
-    )
+    lines = collections.LineCollection(list(ends[chosen]), zorder=order)
+    lines.set(color=color, linewidth=width)
     ax.add_collection(lines)
   accuracies = 100 * np.array([values.get(n, np.nan) for n in networks])
   known = ~np.isnan(accuracies)
@@ -92,12 +91,9 @@ def lattice_diagram(
         bbox={'facecolor': 'white', 'alpha': 0.85, 'linewidth': 0, 'pad': 0.6},
         zorder=3.6,  # above the dots, below the two marks
       )
-  style.tidy(
-    ax,
-    f'{len(networks)} networks',
-    'networks that respect equally many symmetries, side by side',
-    'number of symmetries respected',
-  )
+  xlabel = 'networks that respect equally many symmetries, side by side'
+  ylabel = 'number of symmetries respected'
+  style.tidy(ax, f'{len(networks)} networks', xlabel, ylabel)
   bottom, top = levels.min(), levels.max()
   ax.set(xlim=(-0.02, 1.02), xticks=[], ylim=(bottom - 0.5, top + 0.5))
   ax.set_yticks(range(bottom, top + 1))

@@ -39,7 +39,6 @@ _PIXELS = 1.5  # of an image per pixel of the page, so that it can be magnified
 _SMALL = 520  # images up to this width may share a row
 _NUM_EXAMPLES = 3  # beside their transformed copies
 
-_SWEEP = 'Every distinct network was proposed once.'
 _FIFTHS = ('lowest fifth', 'second', 'third', 'fourth', 'highest fifth')
 
 Html = NewType('Html', str)
@@ -70,7 +69,7 @@ def write(
   words['utilisation'] = found.in_words if found else ''
   parts = {name: text(value) for name, value in words.items()}
   parts['title'] = Html(html.escape(f'aen: {result.dataset}'))
-  parts['program'] = Html(html.escape(_program(result, run_dir)))
+  parts['load'] = Html(html.escape(_load(result, run_dir)))
   parts['ranking'] = Html('\n'.join(_ranking(result)))
   parts['configuration'] = Html('\n'.join(_configuration(run_dir)))
   described = tomllib.loads(_read('figures.toml'))
@@ -92,11 +91,10 @@ def write(
 
 
 def render(parts: Mapping[str, Html]) -> str:
-  """Fills in page.html.
+  """Fills the parts, by name, into page.html.
 
-  Args:
-    parts: Name → HTML. What stands between `<!-- if a b -->` and `<!-- end -->`
-      is kept if part a or part b is not empty.
+  What stands between `<!-- if a b -->` and `<!-- end -->` is kept if part a or
+  part b is not empty.
   """
 
   def kept(block: re.Match[str]) -> str:
@@ -126,22 +124,18 @@ def text(words: str) -> Html:
 
 
 def row(cells: Iterable[str | tuple[str, float | str]], kind: str = '') -> Html:
-  """Returns a row of a table.
+  """Returns a row of a table; its kind may be 'best' or 'baseline'.
 
-  Args:
-    cells: Words, or pairs: how a number is written, and its value to sort by.
-      Empty values come last.
-    kind: '', 'best' or 'baseline'.
+  Cells are words, or pairs: how a number is written, and its value to sort by.
+  Empty values come last.
   """
-  shown = [f'<tr class="{kind}">' if kind else '<tr>']
+  shown = f'<tr class="{kind}">' if kind else '<tr>'
   for cell in cells:
     column = 'words' if isinstance(cell, str) else 'number'
     words, value = (cell, cell) if isinstance(cell, str) else cell
     value = html.escape(str(value))
-    shown.append(
-      f'<td class="{column}" data-value="{value}">{text(words)}</td>'
-    )
-  return Html(''.join([*shown, '</tr>']))
+    shown += f'<td class="{column}" data-value="{value}">{text(words)}</td>'
+  return Html(f'{shown}</tr>')
 
 
 def picture(png: bytes, alt: str, caption: str) -> Html:
@@ -201,7 +195,7 @@ def _facts(result: SearchResult, data: Dataset) -> dict[str, str | int]:
     'num_states': len(space.network_of),
     'num_networks': len(space),
     'num_children': sum(score.num_seeds for score in scores if score),
-    'sweep': _SWEEP if _is_sweep(result) else '',
+    'sweep': 'yes' if _is_sweep(result) else '',
   }
 
 
@@ -241,17 +235,12 @@ def _is_sweep(result: SearchResult) -> bool:
   return networks == list(range(len(result.space)))
 
 
-def _program(result: SearchResult, run_dir: pathlib.Path) -> str:
-  """Returns the lines that load and apply the chosen network."""
+def _load(result: SearchResult, run_dir: pathlib.Path) -> str:
+  """Returns the arguments with which `SearchResult.load` reads a result."""
   names = [symmetry.name for symmetry in result.space.symmetries]
   own = [name for name in names if name not in symmetries_lib.NAMED]
   extra = f', symmetries=[{", ".join(own)}]' if own else ''
-  return (
-    'import aen\n'
-    f'result = aen.SearchResult.load({str(run_dir)!r}{extra})\n'
-    f'{"values" if result.best.is_regression else "classes"} ='
-    ' result.best.predict(images)'
-  )
+  return f'{str(run_dir)!r}{extra}'
 
 
 def _ranking(result: SearchResult) -> Iterator[Html]:
@@ -268,12 +257,10 @@ def _ranking(result: SearchResult) -> Iterator[Html]:
       if score is None:
         cells += [('', ''), ('', '')]
         continue
-      accuracy = f'{100 * score.accuracy:.1f}'
-      margin = f'{100 * score_lib.Z_95 * score.standard_error:.1f}'
-      cells += [
-        (f'{100 * score.value:.1f}', score.value),
-        (f'{accuracy} ± {margin}', score.accuracy),
-      ]
+      margin = 100 * score_lib.Z_95 * score.standard_error
+      accuracy = f'{100 * score.accuracy:.1f} ± {margin:.1f}'
+      cells.append((f'{100 * score.value:.1f}', score.value))
+      cells.append((accuracy, score.accuracy))
     yield row(cells, 'best' if rank == 1 else kind)
 
 

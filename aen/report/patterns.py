@@ -13,11 +13,8 @@ from matplotlib import patheffects
 from matplotlib import ticker
 import numpy as np
 
+from aen.groups import orbits as orbits_lib
 from aen.groups import symmetries as symmetries_lib
-from aen.groups.orbits import as_shape
-from aen.groups.orbits import canonical
-from aen.groups.orbits import orbits
-from aen.groups.orbits import permutation
 from aen.groups.sharing import Sharing
 from aen.report import style
 
@@ -41,7 +38,7 @@ def sharing_matrix(sharing: Sharing, max_side: int = 24) -> figure.Figure:
   rows = _excerpt(orbits_of_rows, max_side)
   columns = _excerpt(orbits_of_columns, max_side)
   shown = labels[np.ix_(rows, columns)]
-  numbers = canonical(shown.ravel()).reshape(shown.shape)
+  numbers = orbits_lib.canonical(shown.ravel()).reshape(shown.shape)
   width = min(4.0, 0.4 * len(columns) + 1.6)
   drawn = style.sheet(width + 0.8, width * len(rows) / len(columns) + 0.8)
   ax = drawn.subplots()
@@ -49,17 +46,10 @@ def sharing_matrix(sharing: Sharing, max_side: int = 24) -> figure.Figure:
   small = max(shown.shape) <= _MAX_NUMBERED
   if small:
     outline = patheffects.withStroke(linewidth=1.4, foreground=style.INK)
+    bold = _CENTRED | {'fontsize': style.MEDIUM, 'fontweight': 'bold'}
+    bold |= {'color': 'white', 'path_effects': [outline]}
     for (row, column), label in np.ndenumerate(shown):
-      ax.text(
-        column,
-        row,
-        str(label),
-        fontsize=style.MEDIUM,
-        color='white',
-        fontweight='bold',
-        path_effects=[outline],
-        **_CENTRED,
-      )
+      ax.text(column, row, str(label), **bold)
   for line, orbit_of in (
     (ax.axhline, orbits_of_rows[rows]),
     (ax.axvline, orbits_of_columns[columns]),
@@ -68,13 +58,10 @@ def sharing_matrix(sharing: Sharing, max_side: int = 24) -> figure.Figure:
     if ends.size + 1 == np.unique(orbit_of).size:  # each orbit is one block
       for end in ends:
         line(end + 0.5, color='white', linewidth=2)
-  part = 'Kernel'
-  if shown.shape != labels.shape:
-    part = f'{len(rows)} × {len(columns)} entries of'
-  title = (
-    f'{part} {labels.shape[0]} × {labels.shape[1]},'
-    f' {style.spaced(sharing.num_weights)} weights'
-  )
+  whole = shown.shape == labels.shape
+  part = 'Kernel' if whole else f'{len(rows)} × {len(columns)} entries of'
+  sides, count = ' × '.join(map(str, labels.shape)), sharing.num_weights
+  title = f'{part} {sides}, {style.spaced(count)} weights'
   style.tidy(ax, title, 'output point', 'input point')
   ax.set_xticks(range(len(columns)), columns, rotation=0 if small else 90)
   ax.set_yticks(range(len(rows)), rows)
@@ -125,14 +112,8 @@ def sharing_graph(sharing: Sharing) -> figure.Figure:
     ends = (heights[0][i], heights[1][j])
     ax.plot((0, 1), ends, color=palette[label], linewidth=2.4)
   for x in (0, 1):
-    ax.scatter(
-      np.full_like(heights[x], x),
-      heights[x],
-      s=240,
-      color='white',
-      edgecolors=style.INK,
-      zorder=3,
-    )
+    places = np.full_like(heights[x], x), heights[x]
+    ax.scatter(*places, 240, 'white', edgecolors=style.INK, zorder=3)
     for number, y in enumerate(heights[x]):
       ax.text(x, y, str(number), fontsize=style.MEDIUM, **_CENTRED)
   style.tidy(ax, 'Lines of one colour share a weight', 'layer', 'point')
@@ -158,12 +139,12 @@ def orbit_grid(
     num_shown: How many orbits to colour, at most seven, the first and the last
       among them; the others are grey.
   """
-  grid = as_shape(grid)
+  grid = symmetries_lib.as_shape(grid)
   if len(grid) != 2:
     raise ValueError(f'expected a grid (H, W), got {grid}')
   symmetries = symmetries_lib.as_symmetries(symmetries)
-  labels = orbits([permutation(s, grid) for s in symmetries], math.prod(grid))
-  labels = labels.reshape(grid)
+  permutations = [symmetries_lib.permutation(s, grid) for s in symmetries]
+  labels = orbits_lib.orbits(permutations, math.prod(grid)).reshape(grid)
   count = int(labels.max()) + 1
   num_shown = min(num_shown, len(style.QUALITATIVE))
   shown = np.unique(np.linspace(0, count - 1, num_shown).astype(int))
@@ -172,9 +153,8 @@ def orbit_grid(
   ax = drawn.subplots()
   image = np.full((*grid, 3), colors.to_rgb('#efefef'))
   size = min(style.LARGE, 200 / max(grid))
-  for letter, orbit, fill in zip(
-    'ABCDEFG', shown, style.colours(num_shown), strict=False
-  ):
+  palette = style.colours(num_shown)
+  for letter, orbit, fill in zip('ABCDEFG', shown, palette, strict=False):
     image[labels == orbit] = fill
     luminance = fill @ (0.299, 0.587, 0.114)
     ink = style.INK if luminance > 0.5 else 'white'
