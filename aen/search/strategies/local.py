@@ -17,21 +17,21 @@ from typing_extensions import override
 from aen.search import space as space_lib
 from aen.search.strategies import base
 
-_START = -1  # instead of a place among the neighbours: the start itself
+# What is evaluated before the next step.
+_LISTED, _START, _NEIGHBOURS = range(3)
 
 
 class LocalState(NamedTuple):
-  """The current state, and what is known of its neighbours."""
+  """The current state, and what is known of the queue after it."""
 
   key: jax.Array
   restarts: jax.Array  # int32 [R], networks in random order
   here: jax.Array  # int32 []
-  value: jax.Array  # float32 []
-  place: jax.Array  # int32 [], the next neighbour to evaluate, or _START
-  best: jax.Array  # int32 [], the best neighbour so far
+  value: jax.Array  # float32 [], -inf at the start of a climb
+  queue: jax.Array  # int32 [], _LISTED, _START or _NEIGHBOURS
+  place: jax.Array  # int32 [], in the queue
+  best: jax.Array  # int32 [], of the queue so far
   best_value: jax.Array  # float32 []
-  position: jax.Array  # int32 [], in the list of networks to visit first;
-  # starts of further climbs count as visits too
   counts: base.Counts
 
 
@@ -47,7 +47,7 @@ class Local(base.PerRound):
 
   @property
   def listed(self) -> np.ndarray:
-    """The states to visit before the first climb. int32 [N]."""
+    """The states to evaluate before the first climb. int32 [N]."""
     return np.zeros(0, np.int32)
 
   @override
@@ -59,75 +59,63 @@ class Local(base.PerRound):
       restarts=jax.random.permutation(key_restarts, networks),
       here=jnp.int32(space_lib.EMPTY),
       value=jnp.asarray(baseline, jnp.float32),
+      queue=jnp.int32(_LISTED if self.listed.size else _NEIGHBOURS),
       place=jnp.int32(0),
       best=jnp.int32(space_lib.EMPTY),
       best_value=jnp.float32(-jnp.inf),
-      position=jnp.int32(0),
       counts=self.no_counts(),
     )
 
   @override
   def propose(self, state: LocalState) -> tuple[LocalState, base.Proposal]:
+    states = self._queue(state).at[state.place + self.slots]
+    states = states.get(mode='fill', fill_value=base.NO_STATE)
+    return state, self.full_proposal(states, self.finished(state))
+
+  def _queue(self, state: LocalState) -> jax.Array:
+    """Returns the current queue, filled up with `NO_STATE`. int32."""
     key = jax.random.fold_in(state.key, state.here)
     bits = jax.random.permutation(key, np.arange(self.num_bits, dtype=np.int32))
-    places = state.place + self.slots
-    bit = bits.at[places].get(mode='fill', fill_value=0)
-    neighbours = jnp.where(
-      places < self.num_bits, space_lib.toggle(state.here, bit), base.NO_STATE
-    )
-    start = jnp.where(self.slots == 0, state.here, base.NO_STATE)
-    states = jnp.where(state.place == _START, start, neighbours)
-    if self.listed.size:
-      visited = jnp.asarray(self.listed).at[state.position + self.slots]
-      states = jnp.where(
-        state.position < self.listed.size,
-        visited.get(mode='fill', fill_value=base.NO_STATE),
-        states,
-      )
-    return state, self.full_proposal(states, self.finished(state))
+    neighbours = space_lib.toggle(state.here[None], bits)
+    queues = jnp.asarray(self.listed), state.here[None], neighbours
+    filled = jnp.full((3, max(map(len, queues))), base.NO_STATE, jnp.int32)
+    for kind, states in enumerate(queues):
+      filled = filled.at[kind, : len(states)].set(states)
+    return filled[state.queue]
 
   @override
   def observe(
     self, state: LocalState, proposal: base.Proposal, values: jax.Array
   ) -> LocalState:
-    counts = self.count(state.counts, proposal.states)
-    state = state._replace(counts=counts)
-    used = proposal.states >= 0
-    count = used.sum(dtype=jnp.int32)
-    first = jnp.where(used, values, -jnp.inf).argmax()
+    values = jnp.where(proposal.states >= 0, values, -jnp.inf)
+    first = values.argmax()
     better = values[first] > state.best_value
     seen = state._replace(
-      place=state.place + count,
+      place=state.place + (proposal.states >= 0).sum(dtype=jnp.int32),
       best=jnp.where(better, proposal.states[first], state.best),
       best_value=jnp.where(better, values[first], state.best_value),
+      counts=self.count(state.counts, proposal.states),
     )
-    seen = _select(seen.place >= self.num_bits, self._step(seen), seen)
-    higher = values[first] > state.value  # -inf at a start
-    visited = state._replace(
-      here=jnp.where(higher, proposal.states[first], state.here),
-      value=jnp.where(higher, values[first], state.value),
-      place=jnp.int32(0),
-      position=state.position + count,
-    )
-    visits = (state.position < self.listed.size) | (state.place == _START)
-    return _select(used.any(), _select(visits, visited, seen), state)
+    over = seen.place >= (self._queue(state) >= 0).sum()
+    stepped = self._step(seen)
+    return jax.tree.map(lambda a, b: jnp.where(over, a, b), stepped, seen)
 
   def _step(self, state: LocalState) -> LocalState:
-    """Climbs to the best neighbour, or restarts at a network not yet seen."""
+    """Climbs to the best of the queue, or restarts at an unseen network."""
     climbs = state.best_value > state.value
     unseen = ~state.counts.seen_networks[state.restarts]
     network = state.restarts[unseen.argmax()]
     restart = jnp.asarray(self.table.shortest_states)[network]
+    restarts = ~climbs & (state.queue == _NEIGHBOURS)
+    here = jnp.where(restarts, restart, state.here)
+    value = jnp.where(restarts, -jnp.inf, state.value)
     return state._replace(
-      here=jnp.where(climbs, state.best, restart),
-      value=jnp.where(climbs, state.best_value, -jnp.inf),
-      place=jnp.where(climbs, 0, _START),
+      here=jnp.where(climbs, state.best, here),
+      value=jnp.where(climbs, state.best_value, value),
+      queue=jnp.where(restarts, _START, _NEIGHBOURS),
+      place=jnp.int32(0),
       best_value=jnp.float32(-jnp.inf),
     )
-
-
-def _select(flag: jax.Array, yes: LocalState, no: LocalState) -> LocalState:
-  return jax.tree.map(lambda a, b: jnp.where(flag, a, b), yes, no)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -23,7 +23,8 @@ class SweepState(NamedTuple):
 
   order: jax.Array  # int32 [N]
   values: jax.Array  # float32 [N], -inf where not yet trained on this rung
-  round: jax.Array  # int32 []
+  rung: jax.Array  # int32 []
+  place: jax.Array  # int32 [], in the list
   counts: base.Counts
 
 
@@ -47,13 +48,15 @@ class Exhaustive(base.PerRound):
     return SweepState(
       order=order,
       values=jnp.full(order.size, -jnp.inf),
-      round=jnp.int32(0),
+      rung=jnp.int32(0),
+      place=jnp.int32(0),
       counts=self.no_counts(),
     )
 
   @override
   def propose(self, state: SweepState) -> tuple[SweepState, base.Proposal]:
-    places, size, epochs = self._now(state)
+    places = state.place + self.slots
+    size, epochs = self._now(state)
     used = places < size
     states = jnp.where(used, state.order[places], base.NO_STATE)
     return state, base.Proposal(states, jnp.where(used, epochs, 0))
@@ -62,41 +65,29 @@ class Exhaustive(base.PerRound):
   def observe(
     self, state: SweepState, proposal: base.Proposal, values: jax.Array
   ) -> SweepState:
-    (places, size, _), used = self._now(state), proposal.states >= 0
-    written = jnp.where(used, places, state.order.size)  # beyond it: dropped
-    found = state.values.at[written].set(values, mode='drop')
-    order = state.order
+    used, order = proposal.states >= 0, state.order
+    places = jnp.where(used, state.place + self.slots, order.size)  # dropped
+    found = state.values.at[places].set(values, mode='drop')
+    place = state.place + used.sum(dtype=jnp.int32)
+    over = used.any() & (place >= self._now(state)[0])
     if len(self.rungs(order.size)) > 1:
-      over = used.any() & (places[-1] + 1 >= size)
       order = jnp.where(over, order[jnp.argsort(-found)], order)  # stable
-      found = jnp.where(over, -jnp.inf, found)
     return SweepState(
       order=order,
-      values=found,
-      round=state.round + used.any(),
+      values=jnp.where(over, -jnp.inf, found),
+      rung=state.rung + over,
+      place=jnp.where(over, 0, place),
       counts=self.count(state.counts, proposal.states),
     )
 
   @override
   def finished(self, state: SweepState) -> jax.Array:
-    return state.round >= len(self._rounds(state)) - 1
+    return state.rung >= len(self.rungs(state.order.size))
 
-  def _rounds(self, state: SweepState) -> np.ndarray:
-    """Returns the first place, the rung's size and epochs of every round.
-
-    The row after the last round trains nothing. int32 [rounds + 1, 3]
-    """
-    rounds = [
-      (first, size, epochs)
-      for size, epochs in self.rungs(state.order.size)
-      for first in range(0, size, self.per_round)
-    ]
-    return np.array([*rounds, (0, 0, 0)], np.int32)
-
-  def _now(self, state: SweepState) -> tuple[jax.Array, ...]:
-    """Returns the round's places [P], its rung's size and epochs."""
-    first, size, epochs = jnp.asarray(self._rounds(state))[state.round]
-    return first + self.slots, size, epochs
+  def _now(self, state: SweepState) -> jax.Array:
+    """Returns size and epochs of the current rung, 0 after the last. int32."""
+    rungs = [*self.rungs(state.order.size), (0, 0)]
+    return jnp.asarray(rungs, jnp.int32)[state.rung]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
