@@ -38,8 +38,7 @@ def top_networks(
   shown += [entry for entry in ranking[count:] if entry.network == baseline]
   names = [_wrapped(entry.name) for entry in shown]
   lines = sum(1 + name.count('\n') for name in names)
-  drawn = style.sheet(7.5, 1.2 + 0.13 * lines + 0.13 * len(shown))
-  ax = drawn.subplots()
+  drawn, ax = style.chart(7.5, 1.2 + 0.13 * lines + 0.13 * len(shown))
   for kind, offset, color, marker, label in (
     ('search', 0.13, style.GREY, 'o', 'in the search'),
     ('retrained', -0.13, style.FINALIST, 's', 'retrained, mean over seeds'),
@@ -95,8 +94,7 @@ def frequencies(
     has = [[b in e.symmetries + e.implied for b in bits] for e in entries]
     return 100 * np.mean(has, axis=0)
 
-  drawn = style.sheet(7.5, 1.4 + 0.3 * len(bits))
-  ax = drawn.subplots()
+  drawn, ax = style.chart(7.5, 1.4 + 0.3 * len(bits))
   rows = np.arange(len(bits))
   label = f'the best {len(best)} of the search'
   ax.barh(rows, shares(best), 0.6, color=style.SKY, label=label)
@@ -119,8 +117,7 @@ def weights_against_accuracy(
   baseline = [entry for entry in rest if entry.network == 0]
   finalists = [e for e in rest if e.network != 0 and e.retrained]
   others = [e for e in rest if e.network != 0 and not e.retrained]
-  drawn = style.sheet(7.5, 4.6)
-  ax = drawn.subplots()
+  drawn, ax = style.chart(7.5, 4.6)
   sizes = [entry.num_weights for entry in ranking]
   accuracies, margins = _intervals([entry.search for entry in ranking])
   # Darker than the grid.
@@ -173,8 +170,7 @@ def search_curve(
   sums = np.concatenate([[0.0], np.cumsum(values)])
   mean = (sums[steps] - sums[starts]) / (steps - starts)
   best = np.maximum.accumulate(values)
-  drawn = style.sheet(7.5, 4)
-  ax = drawn.subplots()
+  drawn, ax = style.chart(7.5, 4)
   ax.plot(steps, values, '.', color=style.GREY, markersize=3, label='each step')
   label = f'mean of the last {window} steps'
   ax.plot(steps, mean, color=style.BLUE, linewidth=1.6, label=label)
@@ -244,8 +240,7 @@ def utilisation(origins: Sequence[store_lib.Origin]) -> Utilisation | None:
 
 def busy_workers(found: Utilisation) -> figure.Figure:
   """Draws the number of workers that train children, over time."""
-  drawn = style.sheet(7.5, 2.8)
-  ax = drawn.subplots()
+  drawn, ax = style.chart(7.5, 2.8)
   minutes = found.times / 60
   ax.fill_between(minutes, found.busy, step='post', color=style.SKY)
   ax.axhline(found.mean, color=style.VERMILION, linewidth=1.2, label='mean')
@@ -263,8 +258,7 @@ def q_values(
 
   Action k toggles choice k, whose name is `bits[k]`.
   """
-  drawn = style.sheet(7.5, 1.2 + 0.36 * len(bits))
-  ax = drawn.subplots()
+  drawn, ax = style.chart(7.5, 1.2 + 0.36 * len(bits))
   rows = np.arange(len(bits))
   height = 0.8 / len(values)
   names = [style.literal(name) for name in bits]
@@ -290,8 +284,7 @@ def regrets(
   search has seen a number of networks.
   """
   rows = sorted(values, key=lambda name: np.mean(list(values[name].values())))
-  drawn = style.sheet(7.5, 1.1 + 0.34 * len(rows))
-  ax = drawn.subplots()
+  drawn, ax = style.chart(7.5, 1.1 + 0.34 * len(rows))
   for row, name in enumerate(rows):
     of_each = np.array(list(values[name].values()))
     ax.barh(row, of_each.mean(), 0.62, color=style.SKY, zorder=1)

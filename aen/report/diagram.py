@@ -43,8 +43,7 @@ def lattice_diagram(
   above = _covers(implied)
   levels = np.bitwise_count(implied).astype(int)
   places = np.stack([_across(levels, above), levels], axis=1)  # [R, 2]
-  drawn = style.sheet(9.5, 2.2 + 0.48 * (np.ptp(levels) + 1))
-  ax = drawn.subplots()
+  drawn, ax = style.chart(9.5, 2.2 + 0.48 * (np.ptp(levels) + 1))
   within = np.zeros(len(networks), bool)
   if best is not None:
     within = implied & ~lattice.implied_states[best] == 0

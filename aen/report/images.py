@@ -62,8 +62,7 @@ def _gallery(
   rows, pixels = as_picture(columns[0][0], grid_axes).shape[:2]
   height, gap = max(0.25, rows / pixels), 0.1  # relative to an image's width
   width = side * max(_MIN_COLUMNS, across) + 0.3
-  drawn = style.sheet(width, side * (height + gap) * down + 0.3)
-  ax = drawn.subplots()
+  drawn, ax = style.chart(width, side * (height + gap) * down + 0.3)
   lefts = ((1 + gap) * np.arange(across)).tolist()
   for left, title, column in zip(lefts, titles, columns, strict=True):
     title = style.literal(title)

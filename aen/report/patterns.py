@@ -40,8 +40,7 @@ def sharing_matrix(sharing: Sharing, max_side: int = 24) -> figure.Figure:
   shown = labels[np.ix_(rows, columns)]
   numbers = orbits_lib.canonical(shown.ravel()).reshape(shown.shape)
   width = min(4.0, 0.4 * len(columns) + 1.6)
-  drawn = style.sheet(width + 0.8, width * len(rows) / len(columns) + 0.8)
-  ax = drawn.subplots()
+  drawn, ax = style.chart(width + 0.8, width * len(rows) / len(columns) + 0.8)
   ax.imshow(style.colours(numbers.max() + 1)[numbers])
   small = max(shown.shape) <= _MAX_NUMBERED
   if small:
@@ -104,8 +103,7 @@ def sharing_graph(sharing: Sharing) -> figure.Figure:
       f'a graph is legible up to {_MAX_GRAPH} inputs and outputs, got'
       f' {labels.shape}; draw sharing_matrix instead'
     )
-  drawn = style.sheet(4.2, 1.1 + 0.65 * max(labels.shape))
-  ax = drawn.subplots()
+  drawn, ax = style.chart(4.2, 1.1 + 0.65 * max(labels.shape))
   palette = style.colours(sharing.num_weights)
   heights = [1 - (np.arange(count) + 0.5) / count for count in labels.shape]
   for (i, j), label in np.ndenumerate(labels):
@@ -149,8 +147,7 @@ def orbit_grid(
   num_shown = min(num_shown, len(style.QUALITATIVE))
   shown = np.unique(np.linspace(0, count - 1, num_shown).astype(int))
   width = min(4.0, 0.6 * grid[1] + 0.8)
-  drawn = style.sheet(width + 0.8, width * grid[0] / grid[1] + 0.8)
-  ax = drawn.subplots()
+  drawn, ax = style.chart(width + 0.8, width * grid[0] / grid[1] + 0.8)
   image = np.full((*grid, 3), colors.to_rgb('#efefef'))
   size = min(style.LARGE, 200 / max(grid))
   palette = style.colours(num_shown)
