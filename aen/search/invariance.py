@@ -88,7 +88,8 @@ class Cycles(NamedTuple):
     lengths, kind = np.unique(length, return_inverse=True)
     arrays = (points, start, place, length, kind, lengths)
     fields: list[Any] = [array.astype(np.int32) for array in arrays]
-    return cls(*fields, math.lcm(*lengths.tolist()))
+    fields.append(math.lcm(*lengths.tolist()))
+    return cls(*fields)
 
   @property
   def num_powers(self) -> int:
