@@ -28,11 +28,8 @@ def top_networks(
 ) -> figure.Figure:
   """Draws the accuracies of the best networks, with 95 % intervals.
 
-  Args:
-    ranking: The networks, best first.
-    count: How many to draw.
-    baseline: The network that the best is compared with, drawn in any case.
-    measure: What the accuracies are called; R² of numbers.
+  The baseline, which the best is compared with, is drawn in any case. The
+  measure is what accuracies are called; R² of numbers.
   """
   shown = list(ranking[:count])
   shown += [entry for entry in ranking[count:] if entry.network == baseline]
@@ -80,13 +77,10 @@ def _intervals(
 def frequencies(
   ranking: Sequence[result_lib.Ranked], bits: Sequence[str], count: int = 10
 ) -> figure.Figure:
-  """Draws how many of the best networks have each choice.
+  """Draws how many of the best networks, and how many of all, have each choice.
 
-  Args:
-    ranking: All networks that were trained.
-    bits: The names of the choices; what a network implies counts too.
-    count: How many networks to compare with all, the best of the search, in
-      which all were trained alike.
+  What a network implies counts too. The best are those of the search, in which
+  all were trained alike.
   """
   best = sorted(ranking, key=lambda entry: -entry.search.value)[:count]
 

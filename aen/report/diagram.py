@@ -27,13 +27,10 @@ def lattice_diagram(
 ) -> figure.Figure:
   """Draws networks as dots, joined to the next networks with more symmetry.
 
-  Of a large lattice, only the best `MAX_NETWORKS` networks are drawn.
-
-  Args:
-    lattice: The networks.
-    values: Network → accuracy, from 0 to 1. Networks without are hollow.
-    best: The network to mark, with all networks that it contains.
-    measure: What the accuracies are called; R² of numbers.
+  Of a large lattice, only the best `MAX_NETWORKS` networks are drawn; those
+  without a value, from 0 to 1, are hollow. The best one is marked, with all
+  networks that it contains. The measure is what values are called; R² of
+  numbers.
   """
   ranked = sorted(
     range(1, len(lattice)), key=lambda n: (n != best, -values.get(n, -1), n)

@@ -26,10 +26,8 @@ _CENTRED: Any = {'ha': 'center', 'va': 'center'}
 def sharing_matrix(sharing: Sharing, max_side: int = 24) -> figure.Figure:
   """Draws a dense layer's kernel: entries of one colour share a weight.
 
-  Args:
-    sharing: Of a dense layer.
-    max_side: A larger layer is shown in part: whole orbits of inputs and of
-      outputs, up to about this many points of each.
+  A large layer is shown in part: whole orbits of inputs and of outputs, up to
+  about `max_side` points of each.
   """
   labels = _dense_labels(sharing)
   # A row's smallest label tells its orbit: points of one orbit share all their
@@ -94,8 +92,7 @@ def _excerpt(orbit_of: np.ndarray, max_side: int) -> np.ndarray:
 def sharing_graph(sharing: Sharing) -> figure.Figure:
   """Draws a small dense layer as a graph: lines of one colour share a weight.
 
-  Args:
-    sharing: Of a dense layer with at most twelve inputs and twelve outputs.
+  It may have at most twelve inputs and twelve outputs.
   """
   labels = _dense_labels(sharing)
   if max(labels.shape) > _MAX_GRAPH:
@@ -129,13 +126,10 @@ def orbit_grid(
   grid: Sequence[int],
   num_shown: int = 7,
 ) -> figure.Figure:
-  """Draws orbits of pixels on the image grid.
+  """Draws orbits of pixels on the image grid (H, W).
 
-  Args:
-    symmetries: What transforms the image.
-    grid: (H, W).
-    num_shown: How many orbits to colour, at most seven, the first and the last
-      among them; the others are grey.
+  Some are coloured, at most seven, the first and the last among them; the
+  others are grey.
   """
   grid = symmetries_lib.as_shape(grid)
   if len(grid) != 2:
