@@ -8,7 +8,6 @@ import base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import html
-import itertools
 import json
 import pathlib
 import re
@@ -58,15 +57,15 @@ def write(
   Returns:
     The path of report.html.
   """
-  run_dir, found = pathlib.Path(run_dir), None
+  run_dir, busy = pathlib.Path(run_dir), None
   if (run_dir / 'results.sqlite').exists():
     with store_lib.Results(run_dir / 'results.sqlite') as store:
-      found = charts.utilisation(store.origins())
+      busy = charts.utilisation(store.origins())
   words = {
     name: style.spaced(value) if isinstance(value, int) else value
     for name, value in _facts(result, data).items()
   }
-  words['utilisation'] = found.in_words if found else ''
+  words['utilisation'] = busy.in_words if busy else ''
   parts = {name: text(value) for name, value in words.items()}
   parts['title'] = Html(html.escape(f'aen: {result.dataset}'))
   parts['load'] = Html(html.escape(_load(result, run_dir)))
@@ -74,11 +73,7 @@ def write(
   parts['configuration'] = Html('\n'.join(_configuration(run_dir)))
   described = tomllib.loads(_read('figures.toml'))
   parts |= dict.fromkeys(described, Html(''))
-  figures = _figures(result, data)
-  if found is not None:
-    workers = [('busy_workers', charts.busy_workers(found))]
-    figures = itertools.chain(figures, workers)
-  for name, drawn in figures:
+  for name, drawn in _figures(result, data, busy):
     png = style.png(drawn)
     with io_lib.written_whole(run_dir / f'{name}.png') as file:
       file.write(png)
@@ -275,7 +270,7 @@ def _configuration(run_dir: pathlib.Path) -> Iterator[Html]:
 
 
 def _figures(
-  result: SearchResult, data: Dataset
+  result: SearchResult, data: Dataset, busy: charts.Utilisation | None
 ) -> Iterator[tuple[str, Figure]]:
   """Yields the figures of the page, by their names in figures.toml."""
   ranking, space, train = result.ranking, result.space, data.train
@@ -317,6 +312,8 @@ def _figures(
     yield 'search_curve', curve
   if result.q_values:
     yield 'q_values', charts.q_values(result.q_values, space.bits)
+  if busy is not None:
+    yield 'busy_workers', charts.busy_workers(busy)
 
 
 def _layer_figures(result: SearchResult) -> Iterator[tuple[str, Figure]]:

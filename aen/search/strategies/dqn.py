@@ -40,13 +40,12 @@ class DQN(base.Strategy, agent_lib.DQNConfig):
   @override
   def init(self, key: jax.Array, baseline: jax.Array) -> DQNState:
     key_agent, key_rounds = jax.random.split(key)
+    start = agent_lib.reset()
     return DQNState(
       key=key_rounds,
       round=jnp.int32(0),
       baseline=jnp.asarray(baseline, float),
-      walks=jax.tree.map(
-        lambda part: jnp.full(self.walkers, part), agent_lib.reset()
-      ),
+      walks=jax.tree.map(lambda part: jnp.full(self.walkers, part), start),
       actions=jnp.zeros(self.walkers, jnp.int32),
       agent=agent_lib.init(self, key_agent),
       replay=replay_lib.init(self.replay_capacity),
