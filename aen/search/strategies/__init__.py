@@ -69,8 +69,6 @@ def make(
       f' {num_bits} bits, as in aen.Lattice, got {network_of.dtype}'
       f' {network_of.shape}'
     )
-  if epochs < 1:
-    raise ValueError(f'epochs must be at least 1, got {epochs}')
   bits = tuple(map(str, range(num_bits)))
   table = space_lib.Table(bits, network_of.astype(np.int32))
   given = {'num_bits': num_bits, 'table': table, 'epochs': epochs}

@@ -136,13 +136,6 @@ class Strategy(abc.ABC):
     states = jnp.where(finished, NO_STATE, states)
     return Proposal(states, jnp.where(states >= 0, jnp.int32(self.epochs), 0))
 
-  def check_at_least(self, least: int, *options: str) -> None:
-    """Raises a ValueError for an option below a bound; None is not checked."""
-    for name in options:
-      value = getattr(self, name)
-      if value is not None and value < least:
-        raise ValueError(f'{name} must be at least {least}, got {value}')
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PerRound(Strategy):
@@ -155,7 +148,10 @@ class PerRound(Strategy):
   per_round: int = 1
 
   def __post_init__(self) -> None:
-    self.check_at_least(1, 'per_round')
+    for field in dataclasses.fields(self):
+      value = getattr(self, field.name)
+      if field.type is int and value < 1:
+        raise ValueError(f'{field.name} must be at least 1, got {value}')
 
   @property
   def slots(self) -> np.ndarray:

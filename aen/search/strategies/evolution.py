@@ -43,7 +43,6 @@ class Evolution(base.PerRound):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    self.check_at_least(1, 'population', 'tournament', 'max_steps')
     if self.per_round > self.population:
       raise ValueError(
         f'per_round {self.per_round} replaces more than the population of'

@@ -134,7 +134,6 @@ class Screened(Local):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    self.check_at_least(1, 'first')
     networks = set(self.order)
     if len(networks) < len(self.order) or networks - {*range(len(self.table))}:
       raise ValueError(

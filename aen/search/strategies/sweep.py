@@ -121,9 +121,13 @@ class Halving(Exhaustive):
   candidates: int | None = None
 
   def __post_init__(self) -> None:
+    few = self.candidates is not None and self.candidates < 1
+    if self.factor < 2 or few:
+      raise ValueError(
+        'factor must be at least 2 and candidates, if given, at least 1, got'
+        f' {self.factor} and {self.candidates}'
+      )
     super().__post_init__()
-    self.check_at_least(1, 'candidates')
-    self.check_at_least(2, 'factor')
 
   @override
   def listed(self, key: jax.Array) -> jax.Array:
