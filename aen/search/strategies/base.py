@@ -150,7 +150,8 @@ class PerRound(Strategy):
   def __post_init__(self) -> None:
     for field in dataclasses.fields(self):
       value = getattr(self, field.name)
-      if field.type is int and value < 1:
+      # There are no bits without any candidate.
+      if field.type is int and field.name != 'num_bits' and value < 1:
         raise ValueError(f'{field.name} must be at least 1, got {value}')
 
   @property

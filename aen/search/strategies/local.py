@@ -87,16 +87,17 @@ class Local(base.PerRound):
   def observe(
     self, state: LocalState, proposal: base.Proposal, values: jax.Array
   ) -> LocalState:
-    values = jnp.where(proposal.states >= 0, values, -jnp.inf)
+    used = proposal.states >= 0
+    values = jnp.where(used, values, -jnp.inf)
     first = values.argmax()
     better = values[first] > state.best_value
     seen = state._replace(
-      place=state.place + (proposal.states >= 0).sum(dtype=jnp.int32),
+      place=state.place + used.sum(dtype=jnp.int32),
       best=jnp.where(better, proposal.states[first], state.best),
       best_value=jnp.where(better, values[first], state.best_value),
       counts=self.count(state.counts, proposal.states),
     )
-    over = seen.place >= (self._queue(state) >= 0).sum()
+    over = used.any() & (seen.place >= (self._queue(state) >= 0).sum())
     stepped = self._step(seen)
     return jax.tree.map(lambda a, b: jnp.where(over, a, b), stepped, seen)
 
