@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 import textwrap
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib import figure
 from matplotlib import ticker
@@ -28,34 +28,25 @@ def top_networks(
 ) -> figure.Figure:
   """Draws the accuracies of the best networks, with 95 % intervals.
 
-  Args:
-    ranking: The networks, best first.
-    count: How many to draw.
-    baseline: The network that the best is compared with, drawn in any case.
-    measure: What the accuracies are called; R² of numbers.
+  The baseline, which the best is compared with, is drawn in any case. The
+  measure is what accuracies are called; R² of numbers.
   """
   shown = list(ranking[:count])
   shown += [entry for entry in ranking[count:] if entry.network == baseline]
   names = [_wrapped(entry.name) for entry in shown]
   lines = sum(1 + name.count('\n') for name in names)
-  drawn = style.sheet(7.5, 1.2 + 0.13 * lines + 0.13 * len(shown))
-  ax = drawn.subplots()
+  drawn, ax = style.chart(7.5, 1.2 + 0.13 * lines + 0.13 * len(shown))
   for kind, offset, color, marker, label in (
     ('search', 0.13, style.GREY, 'o', 'in the search'),
     ('retrained', -0.13, style.FINALIST, 's', 'retrained, mean over seeds'),
   ):
-    every = [getattr(entry, kind) for entry in shown]
-    rows = [row for row, score in enumerate(every) if score]
+    scores = [getattr(entry, kind) for entry in shown]
+    rows = [row + offset for row, score in enumerate(scores) if score]
     if rows:
+      accuracies, margins = _intervals([score for score in scores if score])
+      points: Any = {'fmt': marker, 'color': color, 'label': label}
       ax.errorbar(
-        [100 * every[row].accuracy for row in rows],
-        [row + offset for row in rows],
-        xerr=_margins([every[row] for row in rows]),
-        fmt=marker,
-        color=color,
-        markersize=4,
-        elinewidth=1.2,
-        label=label,
+        accuracies, rows, xerr=margins, markersize=4, elinewidth=1.2, **points
       )
   ax.set_yticks(range(len(shown)), names)
   ax.set_ylim(len(shown) - 0.4, -0.6)
@@ -74,23 +65,22 @@ def _wrapped(name: str) -> str:
   return style.literal(textwrap.fill(name, _LINE, break_long_words=False))
 
 
-def _margins(scores: Sequence[score_lib.Score]) -> np.ndarray:
-  """Returns how far the intervals reach down and up, in percent. [2, n]."""
+def _intervals(
+  scores: Sequence[score_lib.Score],
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns accuracies [n], and how far intervals reach [2, n], in percent."""
   middle = np.array([score.accuracy for score in scores])
   margin = score_lib.Z_95 * np.array([score.standard_error for score in scores])
-  return 100 * np.minimum(margin, [middle, 1 - middle]).clip(0)
+  return 100 * middle, 100 * np.minimum(margin, [middle, 1 - middle]).clip(0)
 
 
 def frequencies(
   ranking: Sequence[result_lib.Ranked], bits: Sequence[str], count: int = 10
 ) -> figure.Figure:
-  """Draws how many of the best networks have each choice.
+  """Draws how many of the best networks, and how many of all, have each choice.
 
-  Args:
-    ranking: All networks that were trained.
-    bits: The names of the choices; what a network implies counts too.
-    count: How many networks to compare with all, the best of the search, in
-      which all were trained alike.
+  What a network implies counts too. The best are those of the search, in which
+  all were trained alike.
   """
   best = sorted(ranking, key=lambda entry: -entry.search.value)[:count]
 
@@ -98,8 +88,7 @@ def frequencies(
     has = [[b in e.symmetries + e.implied for b in bits] for e in entries]
     return 100 * np.mean(has, axis=0)
 
-  drawn = style.sheet(7.5, 1.4 + 0.3 * len(bits))
-  ax = drawn.subplots()
+  drawn, ax = style.chart(7.5, 1.4 + 0.3 * len(bits))
   rows = np.arange(len(bits))
   label = f'the best {len(best)} of the search'
   ax.barh(rows, shares(best), 0.6, color=style.SKY, label=label)
@@ -122,18 +111,12 @@ def weights_against_accuracy(
   baseline = [entry for entry in rest if entry.network == 0]
   finalists = [e for e in rest if e.network != 0 and e.retrained]
   others = [e for e in rest if e.network != 0 and not e.retrained]
-  drawn = style.sheet(7.5, 4.6)
-  ax = drawn.subplots()
-  ax.errorbar(
-    [entry.num_weights for entry in ranking],
-    [100 * entry.search.accuracy for entry in ranking],
-    yerr=_margins([entry.search for entry in ranking]),
-    fmt='none',
-    ecolor=style.GREY,  # darker than the grid
-    elinewidth=0.6,
-    alpha=0.6,
-    zorder=1,
-  )
+  drawn, ax = style.chart(7.5, 4.6)
+  sizes = [entry.num_weights for entry in ranking]
+  accuracies, margins = _intervals([entry.search for entry in ranking])
+  # Darker than the grid.
+  line: Any = {'ecolor': style.GREY, 'elinewidth': 0.6, 'alpha': 0.6}
+  ax.errorbar(sizes, accuracies, yerr=margins, fmt='none', zorder=1, **line)
   for entries, label, color, marker, size in (
     (others, f'{len(others)} other networks', style.GREY, 'o', 14),
     (finalists, f'{len(finalists)} other finalists', style.FINALIST, 'o', 26),
@@ -181,8 +164,7 @@ def search_curve(
   sums = np.concatenate([[0.0], np.cumsum(values)])
   mean = (sums[steps] - sums[starts]) / (steps - starts)
   best = np.maximum.accumulate(values)
-  drawn = style.sheet(7.5, 4)
-  ax = drawn.subplots()
+  drawn, ax = style.chart(7.5, 4)
   ax.plot(steps, values, '.', color=style.GREY, markersize=3, label='each step')
   label = f'mean of the last {window} steps'
   ax.plot(steps, mean, color=style.BLUE, linewidth=1.6, label=label)
@@ -196,20 +178,15 @@ def search_curve(
     epsilons = np.asarray(epsilons, float)
     # The labels stand between the axes and the title.
     ax.set_title(title, loc='left', pad=14, fontsize=style.LARGE)
+    place = ax.get_xaxis_transform()  # from 0 to 1 up the axes
+    small: Any = {'fontsize': style.SMALL, 'color': style.INK}
     free = 0.0  # the first step whose label overlaps no other
     for start in np.flatnonzero(np.diff(epsilons, prepend=np.nan) != 0):
       ax.axvline(start + 0.5, color=style.PALE, linewidth=0.6, zorder=0)
       if start >= free:
         free = start + _EPSILON_WIDTH * values.size
-        ax.annotate(
-          f'ε {epsilons[start]:.2g}',
-          (start + 0.5, 1),
-          xycoords=('data', 'axes fraction'),
-          xytext=(0, 2),
-          textcoords='offset points',
-          fontsize=style.SMALL,
-          color=style.INK,
-        )
+        label = f'ε {epsilons[start]:.2g}'
+        ax.text(start + 0.5, 1.01, label, transform=place, **small)
   style.legend(drawn)
   return drawn
 
@@ -257,8 +234,7 @@ def utilisation(origins: Sequence[store_lib.Origin]) -> Utilisation | None:
 
 def busy_workers(found: Utilisation) -> figure.Figure:
   """Draws the number of workers that train children, over time."""
-  drawn = style.sheet(7.5, 2.8)
-  ax = drawn.subplots()
+  drawn, ax = style.chart(7.5, 2.8)
   minutes = found.times / 60
   ax.fill_between(minutes, found.busy, step='post', color=style.SKY)
   ax.axhline(found.mean, color=style.VERMILION, linewidth=1.2, label='mean')
@@ -272,26 +248,20 @@ def busy_workers(found: Utilisation) -> figure.Figure:
 def q_values(
   values: Sequence[tuple[int, Sequence[float]]], bits: Sequence[str]
 ) -> figure.Figure:
-  """Draws an agent's Q-values.
+  """Draws an agent's Q-values: some states, each with that of every action.
 
-  Args:
-    values: Some states, each with the value of every action.
-    bits: The names of the choices; action k toggles choice k.
+  Action k toggles choice k, whose name is `bits[k]`.
   """
-  drawn = style.sheet(7.5, 1.2 + 0.36 * len(bits))
-  ax = drawn.subplots()
+  drawn, ax = style.chart(7.5, 1.2 + 0.36 * len(bits))
   rows = np.arange(len(bits))
   height = 0.8 / len(values)
   names = [style.literal(name) for name in bits]
   for i, (state, of_actions) in enumerate(values):
     on = lattice_lib.chosen(state, names)
-    ax.barh(
-      rows + (i - (len(values) - 1) / 2) * height,
-      of_actions,
-      height,
-      color=style.QUALITATIVE[i % len(style.QUALITATIVE)],
-      label='in ' + textwrap.shorten(' + '.join(on) or 'the empty state', 60),
-    )
+    label = textwrap.shorten(' + '.join(on) or 'the empty state', 60)
+    color = style.QUALITATIVE[i % len(style.QUALITATIVE)]
+    places = rows + (i - (len(values) - 1) / 2) * height
+    ax.barh(places, of_actions, height, color=color, label=f'in {label}')
   ax.set_yticks(rows, names)
   ax.invert_yaxis()
   style.tidy(ax, "The agent's Q-values", 'Q-value of toggling it', 'choice')
@@ -304,35 +274,23 @@ def regrets(
 ) -> figure.Figure:
   """Draws how far short of the best network strategies fall, a row for each.
 
-  Args:
-    values: Points of accuracy, by strategy and landscape.
-    after: The number of networks after which they are measured.
+  `values` are points of accuracy, by strategy and landscape, measured when a
+  search has seen a number of networks.
   """
   rows = sorted(values, key=lambda name: np.mean(list(values[name].values())))
-  drawn = style.sheet(7.5, 1.1 + 0.34 * len(rows))
-  ax = drawn.subplots()
+  drawn, ax = style.chart(7.5, 1.1 + 0.34 * len(rows))
   for row, name in enumerate(rows):
     of_each = np.array(list(values[name].values()))
     ax.barh(row, of_each.mean(), 0.62, color=style.SKY, zorder=1)
     places = [(value, row) for value in of_each]
     style.dots(ax, places, 16, color=style.INK, alpha=0.55)
-    ax.annotate(
-      f'{of_each.mean():.1f}',
-      (1.005, row),
-      xycoords=('axes fraction', 'data'),
-      va='center',
-      fontsize=style.MEDIUM,
-      fontweight='bold',
-      color=style.INK,
-    )
+    label: Any = {'va': 'center', 'fontsize': style.MEDIUM, 'color': style.INK}
+    place = ax.get_yaxis_transform()  # from 0 to 1 across the axes
+    mean = f'{of_each.mean():.1f}'
+    ax.text(1.005, row, mean, transform=place, fontweight='bold', **label)
   ax.set_yticks(range(len(rows)), [style.literal(name) for name in rows])
   ax.set_ylim(len(rows) - 0.4, -0.6)
-  count = len(values[rows[0]])
-  style.tidy(
-    ax,
-    f'How far from the best network after {after} networks?',
-    f'points of test accuracy (bar: mean of {count} data sets; dots: each)',
-    '',
-    grid='x',
-  )
+  each = f'(bar: mean of {len(values[rows[0]])} data sets; dots: each)'
+  title = f'How far from the best network after {after} networks?'
+  style.tidy(ax, title, f'points of test accuracy {each}', '', grid='x')
   return drawn

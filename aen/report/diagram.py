@@ -27,13 +27,10 @@ def lattice_diagram(
 ) -> figure.Figure:
   """Draws networks as dots, joined to the next networks with more symmetry.
 
-  Of a large lattice, only the best `MAX_NETWORKS` networks are drawn.
-
-  Args:
-    lattice: The networks.
-    values: Network → accuracy, from 0 to 1. Networks without are hollow.
-    best: The network to mark, with all networks that it contains.
-    measure: What the accuracies are called; R² of numbers.
+  Of a large lattice, only the best `MAX_NETWORKS` networks are drawn; those
+  without a value, from 0 to 1, are hollow. The best one is marked, with all
+  networks that it contains. The measure is what values are called; R² of
+  numbers.
   """
   ranked = sorted(
     range(1, len(lattice)), key=lambda n: (n != best, -values.get(n, -1), n)
@@ -43,21 +40,19 @@ def lattice_diagram(
   above = _covers(implied)
   levels = np.bitwise_count(implied).astype(int)
   places = np.stack([_across(levels, above), levels], axis=1)  # [R, 2]
-  drawn = style.sheet(9.5, 2.2 + 0.48 * (np.ptp(levels) + 1))
-  ax = drawn.subplots()
+  drawn, ax = style.chart(9.5, 2.2 + 0.48 * (np.ptp(levels) + 1))
   within = np.zeros(len(networks), bool)
   if best is not None:
     within = implied & ~lattice.implied_states[best] == 0
   lower, upper = np.nonzero(above)
   marked = within[lower] & within[upper]
+  ends = np.stack([places[lower], places[upper]], axis=1)  # [lines, 2, 2]
   for chosen, color, width, order in (
     (~marked, style.PALE, 0.45, 1),
     (marked, style.BEST, 1.1, 2),
   ):
-    ends = np.stack([places[lower[chosen]], places[upper[chosen]]], axis=1)
-    lines = collections.LineCollection(
-      list(ends), colors=color, linewidths=width, zorder=order
-    )
+    lines = collections.LineCollection(list(ends[chosen]), zorder=order)
+    lines.set(color=color, linewidth=width)
     ax.add_collection(lines)
   accuracies = 100 * np.array([values.get(n, np.nan) for n in networks])
   known = ~np.isnan(accuracies)
@@ -92,12 +87,9 @@ def lattice_diagram(
         bbox={'facecolor': 'white', 'alpha': 0.85, 'linewidth': 0, 'pad': 0.6},
         zorder=3.6,  # above the dots, below the two marks
       )
-  style.tidy(
-    ax,
-    f'{len(networks)} networks',
-    'networks that respect equally many symmetries, side by side',
-    'number of symmetries respected',
-  )
+  xlabel = 'networks that respect equally many symmetries, side by side'
+  ylabel = 'number of symmetries respected'
+  style.tidy(ax, f'{len(networks)} networks', xlabel, ylabel)
   bottom, top = levels.min(), levels.max()
   ax.set(xlim=(-0.02, 1.02), xticks=[], ylim=(bottom - 0.5, top + 0.5))
   ax.set_yticks(range(bottom, top + 1))

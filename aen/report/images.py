@@ -2,18 +2,17 @@
 
 from collections.abc import Sequence
 import textwrap
+from typing import Any
 
 from matplotlib import figure
 from matplotlib import patches
 import numpy as np
 
 from aen.groups import symmetries as symmetries_lib
-from aen.groups.orbits import as_shape
-from aen.groups.orbits import permutation
 from aen.report import style
 
 MAX_CLASSES = 10
-_TITLE_LINE = 12  # characters
+_LINE = 12  # characters of a title
 _MIN_COLUMNS = 5
 _SIDE = 0.82  # inches
 _MAX_SYMMETRIES = 6  # columns of transformed images
@@ -44,12 +43,8 @@ def sample_images(
     _scaled(images[np.flatnonzero(labels == label)[:per_class]], images)
     for label in classes
   ]
-  names = [
-    textwrap.fill(
-      textwrap.shorten(class_names[label], 3 * _TITLE_LINE), _TITLE_LINE
-    )
-    for label in classes
-  ]
+  short = [textwrap.shorten(class_names[n], 3 * _LINE) for n in classes]
+  names = [textwrap.fill(name, _LINE) for name in short]
   return _gallery(columns, names, grid_axes, _SIDE)
 
 
@@ -64,30 +59,19 @@ def _gallery(
   In one `Axes`: matplotlib takes most of its time for creating many.
   """
   across, down = len(columns), max(map(len, columns))
-  height = _height(columns[0][0], grid_axes)
-  gap = 0.1  # relative to the width of an image
-  drawn = style.sheet(
-    side * max(_MIN_COLUMNS, across) + 0.3, side * (height + gap) * down + 0.3
-  )
-  ax = drawn.subplots()
+  rows, pixels = as_picture(columns[0][0], grid_axes).shape[:2]
+  height, gap = max(0.25, rows / pixels), 0.1  # relative to an image's width
+  width = side * max(_MIN_COLUMNS, across) + 0.3
+  drawn, ax = style.chart(width, side * (height + gap) * down + 0.3)
   lefts = ((1 + gap) * np.arange(across)).tolist()
   for left, title, column in zip(lefts, titles, columns, strict=True):
-    ax.text(
-      left + 0.5,
-      -gap,
-      style.literal(title),
-      fontsize=style.MEDIUM,
-      horizontalalignment='center',
-    )
+    title = style.literal(title)
+    ax.text(left + 0.5, -gap, title, fontsize=style.MEDIUM, ha='center')
     for row, image in enumerate(column):
       top = row * (height + gap)
-      ax.imshow(
-        as_picture(image, grid_axes),
-        cmap='gray',
-        vmin=0,
-        vmax=1,
-        extent=(left, left + 1, top + height, top),
-      )
+      extent = (left, left + 1, top + height, top)
+      picture = as_picture(image, grid_axes)
+      ax.imshow(picture, cmap='gray', vmin=0, vmax=1, extent=extent)
       frame = patches.Rectangle((left, top), 1, height, fill=False)
       frame.set(edgecolor=style.GREY, linewidth=0.5)
       ax.add_patch(frame)
@@ -119,28 +103,19 @@ def as_picture(image: np.ndarray, grid_axes: int) -> np.ndarray:
   return image if image.ndim == 2 or colours else image.mean(axis=-1)
 
 
-def _height(image: np.ndarray, grid_axes: int) -> float:
-  """Returns the height of a picture relative to its width, within reason."""
-  rows, columns = as_picture(image, grid_axes).shape[:2]
-  return max(0.25, rows / columns)
-
-
 def transformed_images(
   images: np.ndarray,
   symmetries: symmetries_lib.SymmetryLike,
   grid: Sequence[int],
 ) -> figure.Figure:
-  """Draws images beside what each symmetry makes of them.
+  """Draws images, [n, *grid] or [n, *grid, C], a row each.
 
-  Args:
-    images: A row each, [n, *grid] or [n, *grid, C].
-    symmetries: A column each.
-    grid: The grid.
+  The other columns show what each symmetry makes of them.
   """
   chosen = symmetries_lib.as_symmetries(symmetries)[:_MAX_SYMMETRIES]
   scaled = _scaled(images, images)
   flat = scaled.reshape(len(images), -1, *images.shape[1 + len(grid) :])
-  copies = [flat[:, permutation(symmetry, grid)] for symmetry in chosen]
+  copies = [flat[:, symmetries_lib.permutation(s, grid)] for s in chosen]
   names = ('an example', *(symmetry.name for symmetry in chosen))
   return _gallery(
     [scaled, *(copy.reshape(scaled.shape) for copy in copies)],
@@ -156,15 +131,11 @@ def kernel_images(
   out_shape: Sequence[int],
   outputs: Sequence[int] | np.ndarray,
 ) -> figure.Figure:
-  """Draws some columns of a dense layer's kernel as images.
+  """Draws the columns of a dense layer's kernel [N, M] for some output points.
 
-  Args:
-    kernel: [N, M].
-    in_shape: The grid of the inputs; see `as_picture`.
-    out_shape: The grid of the outputs.
-    outputs: Which output points.
+  Each is a picture of the grid of the inputs, see `as_picture`.
   """
-  grid = as_shape(in_shape)
+  grid, out_grid = map(symmetries_lib.as_shape, (in_shape, out_shape))
   pictures = [
     as_picture(np.reshape(kernel[:, j], grid), len(grid)) for j in outputs
   ]
@@ -175,17 +146,13 @@ def kernel_images(
   places = drawn.subplots(rows, columns, squeeze=False).ravel()
   for ax in places[len(pictures) :]:
     ax.set_visible(False)
+  aspect: Any = 'equal' if len(grid) > 1 else 'auto'
+  scale: Any = {'cmap': style.DIVERGING, 'vmin': -limit, 'vmax': limit}
   for ax, picture, j in zip(places, pictures, outputs, strict=False):
     ax.set(xticks=[], yticks=[])
     ax.spines[:].set(visible=True, color=style.GREY, linewidth=0.5)
-    shown = ax.imshow(
-      picture,
-      cmap=style.DIVERGING,
-      vmin=-limit,
-      vmax=limit,
-      aspect='equal' if len(grid) > 1 else 'auto',
-    )
-    place = ', '.join(map(str, np.unravel_index(j, as_shape(out_shape))))
+    shown = ax.imshow(picture, aspect=aspect, **scale)
+    place = ', '.join(map(str, np.unravel_index(j, out_grid)))
     ax.set_title(f'output ({place})', fontsize=style.MEDIUM)
   drawn.supxlabel('input column', fontsize=style.MEDIUM)
   drawn.supylabel('input row', fontsize=style.MEDIUM)

@@ -8,7 +8,6 @@ import base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import html
-import itertools
 import json
 import pathlib
 import re
@@ -39,7 +38,6 @@ _PIXELS = 1.5  # of an image per pixel of the page, so that it can be magnified
 _SMALL = 520  # images up to this width may share a row
 _NUM_EXAMPLES = 3  # beside their transformed copies
 
-_SWEEP = 'Every distinct network was proposed once.'
 _FIFTHS = ('lowest fifth', 'second', 'third', 'fourth', 'highest fifth')
 
 Html = NewType('Html', str)
@@ -59,27 +57,23 @@ def write(
   Returns:
     The path of report.html.
   """
-  run_dir, found = pathlib.Path(run_dir), None
+  run_dir, busy = pathlib.Path(run_dir), None
   if (run_dir / 'results.sqlite').exists():
     with store_lib.Results(run_dir / 'results.sqlite') as store:
-      found = charts.utilisation(store.origins())
+      busy = charts.utilisation(store.origins())
   words = {
     name: style.spaced(value) if isinstance(value, int) else value
     for name, value in _facts(result, data).items()
   }
-  words['utilisation'] = found.in_words if found else ''
+  words['utilisation'] = busy.in_words if busy else ''
   parts = {name: text(value) for name, value in words.items()}
   parts['title'] = Html(html.escape(f'aen: {result.dataset}'))
-  parts['program'] = Html(html.escape(_program(result, run_dir)))
+  parts['load'] = Html(html.escape(_load(result, run_dir)))
   parts['ranking'] = Html('\n'.join(_ranking(result)))
   parts['configuration'] = Html('\n'.join(_configuration(run_dir)))
   described = tomllib.loads(_read('figures.toml'))
   parts |= dict.fromkeys(described, Html(''))
-  figures = _figures(result, data)
-  if found is not None:
-    workers = [('busy_workers', charts.busy_workers(found))]
-    figures = itertools.chain(figures, workers)
-  for name, drawn in figures:
+  for name, drawn in _figures(result, data, busy):
     png = style.png(drawn)
     with io_lib.written_whole(run_dir / f'{name}.png') as file:
       file.write(png)
@@ -92,11 +86,10 @@ def write(
 
 
 def render(parts: Mapping[str, Html]) -> str:
-  """Fills in page.html.
+  """Fills the parts, by name, into page.html.
 
-  Args:
-    parts: Name → HTML. What stands between `<!-- if a b -->` and `<!-- end -->`
-      is kept if part a or part b is not empty.
+  What stands between `<!-- if a b -->` and `<!-- end -->` is kept if part a or
+  part b is not empty.
   """
 
   def kept(block: re.Match[str]) -> str:
@@ -126,22 +119,18 @@ def text(words: str) -> Html:
 
 
 def row(cells: Iterable[str | tuple[str, float | str]], kind: str = '') -> Html:
-  """Returns a row of a table.
+  """Returns a row of a table; its kind may be 'best' or 'baseline'.
 
-  Args:
-    cells: Words, or pairs: how a number is written, and its value to sort by.
-      Empty values come last.
-    kind: '', 'best' or 'baseline'.
+  Cells are words, or pairs: how a number is written, and its value to sort by.
+  Empty values come last.
   """
-  shown = [f'<tr class="{kind}">' if kind else '<tr>']
+  shown = f'<tr class="{kind}">' if kind else '<tr>'
   for cell in cells:
     column = 'words' if isinstance(cell, str) else 'number'
     words, value = (cell, cell) if isinstance(cell, str) else cell
     value = html.escape(str(value))
-    shown.append(
-      f'<td class="{column}" data-value="{value}">{text(words)}</td>'
-    )
-  return Html(''.join([*shown, '</tr>']))
+    shown += f'<td class="{column}" data-value="{value}">{text(words)}</td>'
+  return Html(f'{shown}</tr>')
 
 
 def picture(png: bytes, alt: str, caption: str) -> Html:
@@ -201,7 +190,7 @@ def _facts(result: SearchResult, data: Dataset) -> dict[str, str | int]:
     'num_states': len(space.network_of),
     'num_networks': len(space),
     'num_children': sum(score.num_seeds for score in scores if score),
-    'sweep': _SWEEP if _is_sweep(result) else '',
+    'sweep': 'yes' if _is_sweep(result) else '',
   }
 
 
@@ -241,17 +230,12 @@ def _is_sweep(result: SearchResult) -> bool:
   return networks == list(range(len(result.space)))
 
 
-def _program(result: SearchResult, run_dir: pathlib.Path) -> str:
-  """Returns the lines that load and apply the chosen network."""
+def _load(result: SearchResult, run_dir: pathlib.Path) -> str:
+  """Returns the arguments with which `SearchResult.load` reads a result."""
   names = [symmetry.name for symmetry in result.space.symmetries]
   own = [name for name in names if name not in symmetries_lib.NAMED]
   extra = f', symmetries=[{", ".join(own)}]' if own else ''
-  return (
-    'import aen\n'
-    f'result = aen.SearchResult.load({str(run_dir)!r}{extra})\n'
-    f'{"values" if result.best.is_regression else "classes"} ='
-    ' result.best.predict(images)'
-  )
+  return f'{str(run_dir)!r}{extra}'
 
 
 def _ranking(result: SearchResult) -> Iterator[Html]:
@@ -268,12 +252,10 @@ def _ranking(result: SearchResult) -> Iterator[Html]:
       if score is None:
         cells += [('', ''), ('', '')]
         continue
-      accuracy = f'{100 * score.accuracy:.1f}'
-      margin = f'{100 * score_lib.Z_95 * score.standard_error:.1f}'
-      cells += [
-        (f'{100 * score.value:.1f}', score.value),
-        (f'{accuracy} ± {margin}', score.accuracy),
-      ]
+      margin = 100 * score_lib.Z_95 * score.standard_error
+      accuracy = f'{100 * score.accuracy:.1f} ± {margin:.1f}'
+      cells.append((f'{100 * score.value:.1f}', score.value))
+      cells.append((accuracy, score.accuracy))
     yield row(cells, 'best' if rank == 1 else kind)
 
 
@@ -288,7 +270,7 @@ def _configuration(run_dir: pathlib.Path) -> Iterator[Html]:
 
 
 def _figures(
-  result: SearchResult, data: Dataset
+  result: SearchResult, data: Dataset, busy: charts.Utilisation | None
 ) -> Iterator[tuple[str, Figure]]:
   """Yields the figures of the page, by their names in figures.toml."""
   ranking, space, train = result.ranking, result.space, data.train
@@ -330,6 +312,8 @@ def _figures(
     yield 'search_curve', curve
   if result.q_values:
     yield 'q_values', charts.q_values(result.q_values, space.bits)
+  if busy is not None:
+    yield 'busy_workers', charts.busy_workers(busy)
 
 
 def _layer_figures(result: SearchResult) -> Iterator[tuple[str, Figure]]:

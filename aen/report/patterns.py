@@ -13,11 +13,8 @@ from matplotlib import patheffects
 from matplotlib import ticker
 import numpy as np
 
+from aen.groups import orbits as orbits_lib
 from aen.groups import symmetries as symmetries_lib
-from aen.groups.orbits import as_shape
-from aen.groups.orbits import canonical
-from aen.groups.orbits import orbits
-from aen.groups.orbits import permutation
 from aen.groups.sharing import Sharing
 from aen.report import style
 
@@ -29,10 +26,8 @@ _CENTRED: Any = {'ha': 'center', 'va': 'center'}
 def sharing_matrix(sharing: Sharing, max_side: int = 24) -> figure.Figure:
   """Draws a dense layer's kernel: entries of one colour share a weight.
 
-  Args:
-    sharing: Of a dense layer.
-    max_side: A larger layer is shown in part: whole orbits of inputs and of
-      outputs, up to about this many points of each.
+  A large layer is shown in part: whole orbits of inputs and of outputs, up to
+  about `max_side` points of each.
   """
   labels = _dense_labels(sharing)
   # A row's smallest label tells its orbit: points of one orbit share all their
@@ -41,25 +36,17 @@ def sharing_matrix(sharing: Sharing, max_side: int = 24) -> figure.Figure:
   rows = _excerpt(orbits_of_rows, max_side)
   columns = _excerpt(orbits_of_columns, max_side)
   shown = labels[np.ix_(rows, columns)]
-  numbers = canonical(shown.ravel()).reshape(shown.shape)
+  numbers = orbits_lib.canonical(shown.ravel()).reshape(shown.shape)
   width = min(4.0, 0.4 * len(columns) + 1.6)
-  drawn = style.sheet(width + 0.8, width * len(rows) / len(columns) + 0.8)
-  ax = drawn.subplots()
+  drawn, ax = style.chart(width + 0.8, width * len(rows) / len(columns) + 0.8)
   ax.imshow(style.colours(numbers.max() + 1)[numbers])
   small = max(shown.shape) <= _MAX_NUMBERED
   if small:
     outline = patheffects.withStroke(linewidth=1.4, foreground=style.INK)
+    bold = _CENTRED | {'fontsize': style.MEDIUM, 'fontweight': 'bold'}
+    bold |= {'color': 'white', 'path_effects': [outline]}
     for (row, column), label in np.ndenumerate(shown):
-      ax.text(
-        column,
-        row,
-        str(label),
-        fontsize=style.MEDIUM,
-        color='white',
-        fontweight='bold',
-        path_effects=[outline],
-        **_CENTRED,
-      )
+      ax.text(column, row, str(label), **bold)
   for line, orbit_of in (
     (ax.axhline, orbits_of_rows[rows]),
     (ax.axvline, orbits_of_columns[columns]),
@@ -68,13 +55,10 @@ def sharing_matrix(sharing: Sharing, max_side: int = 24) -> figure.Figure:
     if ends.size + 1 == np.unique(orbit_of).size:  # each orbit is one block
       for end in ends:
         line(end + 0.5, color='white', linewidth=2)
-  part = 'Kernel'
-  if shown.shape != labels.shape:
-    part = f'{len(rows)} × {len(columns)} entries of'
-  title = (
-    f'{part} {labels.shape[0]} × {labels.shape[1]},'
-    f' {style.spaced(sharing.num_weights)} weights'
-  )
+  whole = shown.shape == labels.shape
+  part = 'Kernel' if whole else f'{len(rows)} × {len(columns)} entries of'
+  sides, count = ' × '.join(map(str, labels.shape)), sharing.num_weights
+  title = f'{part} {sides}, {style.spaced(count)} weights'
   style.tidy(ax, title, 'output point', 'input point')
   ax.set_xticks(range(len(columns)), columns, rotation=0 if small else 90)
   ax.set_yticks(range(len(rows)), rows)
@@ -108,8 +92,7 @@ def _excerpt(orbit_of: np.ndarray, max_side: int) -> np.ndarray:
 def sharing_graph(sharing: Sharing) -> figure.Figure:
   """Draws a small dense layer as a graph: lines of one colour share a weight.
 
-  Args:
-    sharing: Of a dense layer with at most twelve inputs and twelve outputs.
+  It may have at most twelve inputs and twelve outputs.
   """
   labels = _dense_labels(sharing)
   if max(labels.shape) > _MAX_GRAPH:
@@ -117,22 +100,15 @@ def sharing_graph(sharing: Sharing) -> figure.Figure:
       f'a graph is legible up to {_MAX_GRAPH} inputs and outputs, got'
       f' {labels.shape}; draw sharing_matrix instead'
     )
-  drawn = style.sheet(4.2, 1.1 + 0.65 * max(labels.shape))
-  ax = drawn.subplots()
+  drawn, ax = style.chart(4.2, 1.1 + 0.65 * max(labels.shape))
   palette = style.colours(sharing.num_weights)
   heights = [1 - (np.arange(count) + 0.5) / count for count in labels.shape]
   for (i, j), label in np.ndenumerate(labels):
     ends = (heights[0][i], heights[1][j])
     ax.plot((0, 1), ends, color=palette[label], linewidth=2.4)
   for x in (0, 1):
-    ax.scatter(
-      np.full_like(heights[x], x),
-      heights[x],
-      s=240,
-      color='white',
-      edgecolors=style.INK,
-      zorder=3,
-    )
+    places = np.full_like(heights[x], x), heights[x]
+    ax.scatter(*places, 240, 'white', edgecolors=style.INK, zorder=3)
     for number, y in enumerate(heights[x]):
       ax.text(x, y, str(number), fontsize=style.MEDIUM, **_CENTRED)
   style.tidy(ax, 'Lines of one colour share a weight', 'layer', 'point')
@@ -150,31 +126,26 @@ def orbit_grid(
   grid: Sequence[int],
   num_shown: int = 7,
 ) -> figure.Figure:
-  """Draws orbits of pixels on the image grid.
+  """Draws orbits of pixels on the image grid (H, W).
 
-  Args:
-    symmetries: What transforms the image.
-    grid: (H, W).
-    num_shown: How many orbits to colour, at most seven, the first and the last
-      among them; the others are grey.
+  Some are coloured, at most seven, the first and the last among them; the
+  others are grey.
   """
-  grid = as_shape(grid)
+  grid = symmetries_lib.as_shape(grid)
   if len(grid) != 2:
     raise ValueError(f'expected a grid (H, W), got {grid}')
   symmetries = symmetries_lib.as_symmetries(symmetries)
-  labels = orbits([permutation(s, grid) for s in symmetries], math.prod(grid))
-  labels = labels.reshape(grid)
+  permutations = [symmetries_lib.permutation(s, grid) for s in symmetries]
+  labels = orbits_lib.orbits(permutations, math.prod(grid)).reshape(grid)
   count = int(labels.max()) + 1
   num_shown = min(num_shown, len(style.QUALITATIVE))
   shown = np.unique(np.linspace(0, count - 1, num_shown).astype(int))
   width = min(4.0, 0.6 * grid[1] + 0.8)
-  drawn = style.sheet(width + 0.8, width * grid[0] / grid[1] + 0.8)
-  ax = drawn.subplots()
+  drawn, ax = style.chart(width + 0.8, width * grid[0] / grid[1] + 0.8)
   image = np.full((*grid, 3), colors.to_rgb('#efefef'))
   size = min(style.LARGE, 200 / max(grid))
-  for letter, orbit, fill in zip(
-    'ABCDEFG', shown, style.colours(num_shown), strict=False
-  ):
+  palette = style.colours(num_shown)
+  for letter, orbit, fill in zip('ABCDEFG', shown, palette, strict=False):
     image[labels == orbit] = fill
     luminance = fill @ (0.299, 0.587, 0.114)
     ink = style.INK if luminance > 0.5 else 'white'

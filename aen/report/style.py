@@ -44,6 +44,12 @@ def sheet(width: float, height: float) -> figure.Figure:
   )
 
 
+def chart(width: float, height: float) -> tuple[figure.Figure, axes.Axes]:
+  """Returns a figure with axes."""
+  drawn = sheet(width, height)
+  return drawn, drawn.subplots()
+
+
 def png(drawn: figure.Figure) -> bytes:
   """Encodes a figure; equal figures give equal bytes."""
   buffer = io.BytesIO()

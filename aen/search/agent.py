@@ -92,17 +92,6 @@ def reward(
   return x * jnp.exp(jnp.abs(x))
 
 
-_POSITIVE = (
-  'num_bits',
-  'batch_size',
-  'target_period',
-  'max_steps',
-  'episode_length',
-  'walkers',
-  'learning_rate',
-)
-
-
 @dataclasses.dataclass(frozen=True)
 class DQNConfig:
   """Hyperparameters of the agent and its loop, by default as published.
@@ -167,7 +156,8 @@ class DQNConfig:
       )
     if not all(0 <= value <= 1 for value in self.epsilons):
       raise ValueError(f'epsilons must be from 0 to 1, got {self.epsilons}')
-    for name in _POSITIVE:
+    whole = [f.name for f in dataclasses.fields(self) if f.type is int]
+    for name in (*whole, 'learning_rate'):
       if not getattr(self, name) > 0:
         raise ValueError(f'{name} must be positive, got {getattr(self, name)}')
     if not 0 <= self.discount < 1:
@@ -275,9 +265,8 @@ def copy_target(
   config: DQNConfig, agent: AgentState, models: jax.Array
 ) -> AgentState:
   """Copies the Q-network to the target while `models` is a multiple."""
-  due = models % config.target_period == 0
-  target = jax.tree.map(
-    lambda new, old: jnp.where(due, new, old), agent.params, agent.target_params
+  target = optax.periodic_update(
+    agent.params, agent.target_params, models, config.target_period
   )
   return agent._replace(target_params=target)
 

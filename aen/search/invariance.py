@@ -40,6 +40,7 @@ from aen.groups.orbits import orbits
 _MAX_POWERS = 4  # L
 _BLOCKS = (16, 32, 64, 128, 256, 512)  # Q to choose from
 _BLOCK_COST = 50  # a block costs as much as this number of its examples
+_dot = functools.partial(jnp.dot, precision=jax.lax.Precision.HIGHEST)
 
 
 class Statistics(NamedTuple):
@@ -53,10 +54,8 @@ class Statistics(NamedTuple):
   def p_value(self) -> float:
     """(1 + #{T_b ≥ T}) / (B + 1); values equal up to rounding are ties."""
     observed, randomised = self.values[0], self.values[1:]
-    tolerance = 1e-5 * observed + 1e-12
-    return float(
-      (1 + np.sum(randomised >= observed - tolerance)) / self.values.size
-    )
+    as_large = randomised >= observed - (1e-5 * observed + 1e-12)
+    return float((1 + np.sum(as_large)) / self.values.size)
 
 
 class Cycles(NamedTuple):
@@ -160,18 +159,16 @@ def _blocks(classes: np.ndarray, group_of: np.ndarray) -> _Blocks:
     padded = np.full(of_class[c] * size, -1, np.int32)
     padded[: part.size] = part
     rows[class_ == c] = padded.reshape(-1, size)
-  used = rows >= 0
   ties = group_of * len(counts) + classes
   tie = np.unique(ties, return_inverse=True)[1]
+  weight = 1 / np.sqrt(len(classes) * counts[class_])
   return _Blocks(
     rows=np.maximum(rows, 0),
     group=group_of[rows].astype(np.int32),
     tie=tie[rows].astype(np.int32),
     class_=class_.astype(np.int32),
     begins=np.diff(class_, prepend=-1).clip(0, 1).astype(np.float32),
-    weight=np.where(
-      used, 1 / np.sqrt(len(classes) * counts[class_])[:, None], 0
-    ).astype(np.float32),
+    weight=np.where(rows >= 0, weight[:, None], 0).astype(np.float32),
   )
 
 
@@ -227,22 +224,18 @@ def _test(
 ) -> Statistics:
   """Tests all symmetries that have L powers to exchange."""
   num_points, num_channels, num_frequencies = frequencies.shape
-  num_features = 2 * num_frequencies
   flat = frequencies.reshape(num_points * num_channels, num_frequencies)
 
   def features(points: jax.Array) -> jax.Array:  # [Q, P, C] -> [Q, 2 F]
-    angles = jnp.dot(
-      points.reshape(len(points), -1), flat, precision=jax.lax.Precision.HIGHEST
-    )
+    angles = _dot(points.reshape(len(points), -1), flat)
     waves = jnp.concatenate([jnp.cos(angles), jnp.sin(angles)], axis=1)
     return waves / math.sqrt(num_frequencies)
 
   def one(symmetry: tuple[jax.Array, ...]) -> Statistics:
     cycle, start, place, length, kind, powers = symmetry
 
-    def power(
-      points: jax.Array, remainders: jax.Array
-    ) -> jax.Array:  # [Q, P, C], [Q, lengths]
+    def power(points: jax.Array, remainders: jax.Array) -> jax.Array:
+      """Transforms examples [Q, P, C], given [Q, lengths]."""
       places = (place[None] + remainders[:, kind]) % length[None]
       index = cycle[start[None] + places]
       return jnp.take_along_axis(points, index[:, :, None], axis=1)
@@ -261,16 +254,14 @@ def _test(
       for j in range(1, num_powers):
         sign = (choice == j).astype(jnp.float32) - (choice == 0)
         weighted = centred[j] * block.weight[:, None]
-        sums = sums + jnp.dot(
-          sign.T, weighted, precision=jax.lax.Precision.HIGHEST
-        )
+        sums = sums + _dot(sign.T, weighted)
       used = block.weight > 0
       size = jnp.where(used, jnp.square(centred[0]).sum(axis=1), 0).sum()
       apart = jnp.where(used[:, None], phi[0] - phi[1], 0)
       return (sums, total), (size, apart)
 
     width = choices.shape[1]
-    begin = (jnp.zeros((width, num_features)), jnp.zeros(width))
+    begin = (jnp.zeros((width, 2 * num_frequencies)), jnp.zeros(width))
     (sums, total), (sizes, apart) = jax.lax.scan(add, begin, blocks)
     effect = _effect(apart, blocks, len(examples))
     values = total + jnp.square(sums).sum(axis=1)

@@ -6,7 +6,7 @@ into outcomes, and outcomes into words, a figure and the order of a search.
 Legend: N examples, S symmetries, B randomisations, R networks.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import math
 from typing import Any
@@ -16,13 +16,9 @@ from scipy import special
 
 from aen import io as io_lib
 from aen.data import own
+from aen.groups import orbits
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.lattice import chosen
-from aen.groups.orbits import add_pair
-from aen.groups.orbits import canonical
-from aen.groups.orbits import is_invariant
-from aen.groups.orbits import join
-from aen.groups.orbits import permutation
 from aen.search import invariance
 from aen.search import space as space_lib
 
@@ -160,18 +156,19 @@ class Screening:
     For another: how many suffice for its effect limit to fall below the bound,
     if its effect is what it seems; None if that is not below the bound itself.
     """
-    return {name: self._needed(f) for name, f in self.findings.items()}
-
-  def _needed(self, finding: Finding) -> int | None:
-    if finding.outcome == REJECTED:
-      factors = np.geomspace(1 / self.num_examples, 1, 200)
-      enough = [f for f in factors if finding.power(f) >= _POWER]
-      return math.ceil(min(enough, default=1) * self.num_examples)
-    room = self.bound - max(finding.effect, 0.5)
-    if room <= 0:
-      return None
-    needed = (special.ndtri(0.95) / (2 * room)) ** 2
-    return math.ceil(needed * self.num_examples / self.num_groups)
+    needed: dict[str, int | None] = {}
+    for name, finding in self.findings.items():
+      room = self.bound - max(finding.effect, 0.5)
+      if finding.outcome == REJECTED:
+        factors = np.geomspace(1 / self.num_examples, 1, 200)
+        enough = [f for f in factors if finding.power(f) >= _POWER]
+        needed[name] = math.ceil(min(enough, default=1) * self.num_examples)
+      elif room > 0:
+        groups = (special.ndtri(0.95) / (2 * room)) ** 2
+        needed[name] = math.ceil(groups * self.num_examples / self.num_groups)
+      else:
+        needed[name] = None
+    return needed
 
   @property
   def verdict(self) -> str:
@@ -222,15 +219,13 @@ class Screening:
     """Reads what `as_json` returned; it has no samples."""
     findings = {n: Finding(**f) for n, f in stored['findings'].items()}
     implied = stored['implied']
-    return cls(
-      **{
-        **stored,
-        'findings': findings,
-        'implied': None if implied is None else tuple(implied),
-        'generators': tuple(stored['generators']),
-        'samples': np.zeros((1 + len(findings), 0, 1, 1)),
-      }
-    )
+    fields = dict(stored) | {
+      'findings': findings,
+      'implied': None if implied is None else tuple(implied),
+      'generators': tuple(stored['generators']),
+      'samples': np.zeros((1 + len(findings), 0, 1, 1)),
+    }
+    return cls(**fields)
 
   def order(self, table: space_lib.Networks, weights: np.ndarray) -> list[int]:
     """Returns all networks, most promising first, for the strategy 'screened'.
@@ -266,23 +261,20 @@ class Screening:
         'a loaded screening has no examples to draw; call aen.screen again, or'
         ' set `samples` to what take_samples returns'
       )
-    low, high = float(self.samples.min()), float(self.samples.max())
-    drawn = figure.Figure((2.7 + 0.6 * columns, 0.64 * rows), dpi=150)
-    axes = drawn.subplots(rows, squeeze=False)[:, 0]
-    drawn.subplots_adjust(
-      2.6 / (2.7 + 0.6 * columns), 0.01, 0.99, 0.99, hspace=0.12
-    )
     titles = [('the examples', '#222222')]
     for name, finding in self.findings.items():
       told = f'told apart in {100 * finding.effect:.0f} %'
       text = f'{name}\n{finding.outcome}, {told}, p = {finding.p_value:.3g}'
       titles.append((text.replace('$', r'\$'), colours[finding.outcome]))
-    for ax, images, (text, colour) in zip(
-      axes, self.samples, titles, strict=True
-    ):
+    low, high = float(self.samples.min()), float(self.samples.max())
+    width = 2.7 + 0.6 * columns
+    drawn = figure.Figure((width, 0.64 * rows), dpi=150)
+    axes = drawn.subplots(rows, squeeze=False)[:, 0]
+    drawn.subplots_adjust(2.6 / width, 0.01, 0.99, 0.99, hspace=0.12)
+    for ax, images, title in zip(axes, self.samples, titles, strict=True):
+      text, colour = title
       shown = []
-      for image in images:
-        image = (image - low) / ((high - low) or 1)
+      for image in (images - low) / ((high - low) or 1):
         image = image if image.shape[-1] == 3 else image.mean(axis=-1)
         image = image if image.ndim > 1 else image[None]
         if image.ndim > 3 or (image.ndim == 3 and image.shape[-1] != 3):
@@ -295,15 +287,8 @@ class Screening:
       ax.vlines(edges, -0.5, len(row) - 0.5, colour, linewidth=1.2)
       ax.set(xticks=[], yticks=[])
       ax.spines[:].set(color=colour, linewidth=1.2)
-      ax.annotate(
-        text,
-        (-0.15 / columns, 0.5),
-        xycoords='axes fraction',
-        ha='right',
-        va='center',
-        fontsize=7,
-        color=colour,
-      )
+      left: Any = {'ha': 'right', 'va': 'center', 'transform': ax.transAxes}
+      ax.text(-0.15 / columns, 0.5, text, fontsize=7, color=colour, **left)
     return drawn
 
 
@@ -362,8 +347,7 @@ def screen(
   ()
   """
   examples, grid = _as_examples(inputs, grid)
-  num_examples = len(examples)
-  classes = _as_classes(labels, num_examples)
+  classes = _as_classes(labels, len(examples))
   if symmetries is None:
     symmetries = space_lib.applicable([grid])
   # One that is given twice is one hypothesis.
@@ -384,7 +368,9 @@ def screen(
     )
   group_of, num_duplicates = _as_groups(groups, examples)
   num_groups = int(group_of.max()) + 1
-  permutations = {s.name: permutation(s, grid) for s in symmetries}
+  permutations = {
+    s.name: symmetries_lib.permutation(s, grid) for s in symmetries
+  }
   cycles = list(map(invariance.Cycles.of, permutations.values()))
   found = invariance.statistics(
     examples,
@@ -396,19 +382,16 @@ def screen(
     np.random.default_rng(seed),
   )
   adjusted = holm(np.array([statistics.p_value for statistics in found]))
+  rows = zip(permutations, cycles, found, adjusted.tolist(), strict=True)
   findings = {
-    name: _conclude(
-      cycle.order, statistics, adjusted_p_value, level, bound, num_groups
-    )
-    for name, cycle, statistics, adjusted_p_value in zip(
-      permutations, cycles, found, adjusted.tolist(), strict=True
-    )
+    name: _conclude(cycle.order, statistics, p_value, level, bound, num_groups)
+    for name, cycle, statistics, p_value in rows
   }
   accepted = [n for n, f in findings.items() if f.outcome == ACCEPTED]
   implied, generators = _closure(permutations, accepted)
   return Screening(
     findings=findings,
-    num_examples=num_examples,
+    num_examples=len(examples),
     num_groups=num_groups,
     num_duplicates=num_duplicates,
     num_randomizations=num_randomizations,
@@ -460,17 +443,17 @@ def _as_examples(
       ' something else among them'
     )
   shape = inputs.shape[1:]
-  grid = None if grid is None else symmetries_lib.as_shape(grid)
-  axes = len(grid) if grid is not None else own.as_inputs(inputs)[1]
-  if grid is not None and tuple(grid) != shape[:axes]:
+  if grid is None:
+    grid = shape[: own.as_inputs(inputs)[1]]
+  grid = symmetries_lib.as_shape(grid)
+  if grid != shape[: len(grid)]:
     raise ValueError(
       f'grid must be the first axes of an example, whose shape is {shape}, got'
-      f' {tuple(grid)}'
+      f' {grid}'
     )
-  points = math.prod(shape[:axes])
-  examples = inputs.reshape(len(inputs), points, -1).astype(np.float32)
+  flat = inputs.reshape(len(inputs), math.prod(grid), -1).astype(np.float32)
   # Rearranging points changes neither the mean of a channel nor its scale.
-  return examples - examples.mean(axis=(0, 1)), shape[:axes]
+  return flat - flat.mean(axis=(0, 1)), grid
 
 
 def _as_classes(labels: np.ndarray | None, num_examples: int) -> np.ndarray:
@@ -492,16 +475,12 @@ def _as_groups(
   groups: np.ndarray | None, examples: np.ndarray
 ) -> tuple[np.ndarray, int]:
   """Returns the group of each example, and how many equal an earlier one."""
-  num_examples = len(examples)
   first: dict[bytes, int] = {}
-  equal = np.array(
-    [first.setdefault(x.tobytes(), i) for i, x in enumerate(examples)]
-  )
-  num_duplicates = num_examples - len(first)
-  if groups is None:
-    return canonical(equal), num_duplicates
-  groups = _one_each(groups, 'group', num_examples)
-  return join(equal, groups), num_duplicates
+  equal = [first.setdefault(x.tobytes(), i) for i, x in enumerate(examples)]
+  ties = [np.array(equal)]
+  if groups is not None:
+    ties.append(_one_each(groups, 'group', len(examples)))
+  return orbits.join(*ties), len(examples) - len(first)
 
 
 def _one_each(values: Any, what: str, num_examples: int) -> np.ndarray:
@@ -566,18 +545,14 @@ def _closure(
   if num_points**2 > _MAX_PAIRS:
     return None, tuple(accepted)
 
-  def implied_by(names: Sequence[str], others: Iterable[str]) -> list[str]:
-    shared = np.arange(num_points**2, dtype=np.int32).reshape(num_points, -1)
+  def implied_by(names: Sequence[str], others: Sequence[str]) -> list[str]:
+    pairs = np.arange(num_points**2, dtype=np.int32)
+    shared = pairs.reshape(num_points, num_points)
     for points in map(permutations.__getitem__, names):
-      shared = add_pair(shared, points, points)
-    return [
-      other
-      for other in others
-      if is_invariant(shared, permutations[other], permutations[other])
-    ]
+      shared = orbits.add_pair(shared, points, points)
+    actions = {name: permutations[name] for name in others}
+    return [n for n, p in actions.items() if orbits.is_invariant(shared, p, p)]
 
-  if not accepted:
-    return (), ()
   implied = implied_by(accepted, [n for n in permutations if n not in accepted])
   needed = list(accepted)
   for name in reversed(accepted):
@@ -603,7 +578,7 @@ def take_samples(
   rows = list(dict.fromkeys([*first, *range(len(inputs))]))[:_NUM_SAMPLES]
   grid = tuple(grid)
   flat = inputs[rows].reshape(len(rows), math.prod(grid), -1)
-  points = [permutation(symmetry, grid) for symmetry in symmetries]
+  points = [symmetries_lib.permutation(s, grid) for s in symmetries]
   copies = np.stack([flat, *(flat[:, p] for p in points)]).astype(np.float32)
   return copies.reshape(*copies.shape[:2], *grid, -1)
 

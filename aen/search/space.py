@@ -20,11 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aen.groups import lattice as lattice_lib
 from aen.groups import symmetries as symmetries_lib
-from aen.groups.lattice import chosen
-from aen.groups.lattice import Lattice
-from aen.groups.lattice import shortest_states
-from aen.groups.orbits import permutation
 from aen.train.child import ChildInputs
 
 EMPTY = 0  # the state without any choice, where searches begin
@@ -52,7 +49,7 @@ class Networks:
   @functools.cached_property
   def shortest_states(self) -> np.ndarray:
     """Each network's shortest state, the lowest of those. int32 [R]."""
-    return shortest_states(self.network_of)
+    return lattice_lib.shortest_states(self.network_of)
 
   @functools.cached_property
   def implied_states(self) -> np.ndarray:
@@ -64,7 +61,7 @@ class Networks:
 
   def names(self, network: int) -> tuple[str, ...]:
     """Returns the shortest names of a network."""
-    return chosen(int(self.shortest_states[network]), self.bits)
+    return lattice_lib.chosen(int(self.shortest_states[network]), self.bits)
 
   def implied(self, network: int) -> tuple[str, ...]:
     """Returns the names that come with the shortest ones.
@@ -75,7 +72,7 @@ class Networks:
     shortest = int(self.shortest_states[network])
     always = int(np.bitwise_and.reduce(self.implied_states))
     implied = int(self.implied_states[network]) & ~shortest & ~always
-    return chosen(implied, self.bits)
+    return lattice_lib.chosen(implied, self.bits)
 
   def network(self, names: Iterable[str]) -> int:
     """Returns the network of some choices, by the names of their bits."""
@@ -115,7 +112,7 @@ class Space(Table, abc.ABC):
 
   symmetries: tuple[symmetries_lib.Symmetry, ...]
   image_shape: tuple[int, ...]
-  lattice: Lattice | None
+  lattice: lattice_lib.Lattice | None
 
   @abc.abstractmethod
   def key(self, network: int) -> str:
@@ -169,12 +166,13 @@ class Space(Table, abc.ABC):
 
   def symmetries_of(self, network: int) -> tuple[symmetries_lib.Symmetry, ...]:
     """Returns as few symmetries as make a network."""
-    return chosen(int(self.shortest_states[network]), self.symmetries)
+    state = int(self.shortest_states[network])
+    return lattice_lib.chosen(state, self.symmetries)
 
 
 def action(symmetry: symmetries_lib.Symmetry, grid: Sequence[int]) -> str:
   """Returns a fingerprint of what a symmetry does to a grid."""
-  permuted = permutation(symmetry, grid)
+  permuted = symmetries_lib.permutation(symmetry, grid)
   return hashlib.sha256(permuted.tobytes()).hexdigest()[:12]
 
 
@@ -218,7 +216,7 @@ def acts(
   """Whether a symmetry acts on all grids."""
   try:
     for grid in grids:
-      permutation(symmetry, grid)
+      symmetries_lib.permutation(symmetry, grid)
   except ValueError:
     return False
   return True

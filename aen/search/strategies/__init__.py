@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 import dataclasses
-import functools
 from typing import Any
 
 import numpy as np
 
 from aen import io as io_lib
+from aen.search import agent as agent_lib
 from aen.search import space as space_lib
 from aen.search.strategies import base
 from aen.search.strategies import dqn
@@ -17,13 +17,13 @@ from aen.search.strategies import sweep
 
 NO_STATE = base.NO_STATE
 Strategy = base.Strategy
-STRATEGIES: Mapping[str, base.Method] = {
-  'exhaustive': sweep.EXHAUSTIVE,
-  'random': sweep.RANDOM,
-  'evolution': evolution.EVOLUTION,
-  'local': local.LOCAL,
-  'screened': local.SCREENED,
-  'halving': sweep.HALVING,
+STRATEGIES: Mapping[str, type[Strategy]] = {
+  'exhaustive': sweep.Exhaustive,
+  'random': sweep.Random,
+  'evolution': evolution.Evolution,
+  'local': local.Local,
+  'screened': local.Screened,
+  'halving': sweep.Halving,
   'dqn': dqn.DQN,
 }
 
@@ -32,8 +32,9 @@ def option_names(name: str) -> tuple[str, ...]:
   """Returns the options of a strategy, or says which strategies there are."""
   if name not in STRATEGIES:
     raise io_lib.unknown('strategy', name, STRATEGIES)
-  fields = dataclasses.fields(STRATEGIES[name].options)  # type: ignore[arg-type]
-  return tuple(f.name for f in fields if f.name != 'num_bits')
+  given = {field.name for field in dataclasses.fields(Strategy)}
+  fields = dataclasses.fields(STRATEGIES[name])
+  return tuple(f.name for f in fields if f.name not in given)
 
 
 def make(
@@ -42,7 +43,7 @@ def make(
   *,
   network_of: np.ndarray,
   epochs: int,
-  config: Any = None,
+  config: agent_lib.DQNConfig | None = None,
   **options: Any,
 ) -> Strategy:
   """Returns a strategy by name, one of `STRATEGIES`.
@@ -52,8 +53,8 @@ def make(
     num_bits: K.
     network_of: The network of every state, as in `aen.Lattice`. int32 [2^K]
     epochs: How long a network is trained.
-    config: The strategy's options as their dataclass, such as `DQNConfig`.
-    **options: Fields of that dataclass to change.
+    config: All options of the agent, 'dqn'.
+    **options: Fields of the strategy's dataclass.
   """
   known = option_names(name)
   for option in options:
@@ -68,13 +69,7 @@ def make(
       f' {num_bits} bits, as in aen.Lattice, got {network_of.dtype}'
       f' {network_of.shape}'
     )
-  base.check_at_least(1, epochs=epochs)
-  method = STRATEGIES[name]
-  config = dataclasses.replace(config or method.options(), **options)
-  if hasattr(config, 'num_bits'):
-    config = dataclasses.replace(config, num_bits=num_bits)
   bits = tuple(map(str, range(num_bits)))
   table = space_lib.Table(bits, network_of.astype(np.int32))
-  whole = base.Config(table, epochs, config)
-  bound: list[Any] = [fn and functools.partial(fn, whole) for fn in method[1:]]
-  return Strategy(*bound)
+  given = {'num_bits': num_bits, 'table': table, 'epochs': epochs}
+  return STRATEGIES[name](**(vars(config) if config else {}) | options | given)

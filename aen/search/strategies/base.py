@@ -1,24 +1,20 @@
 """What all strategies share: the interface propose → observe, and counts.
 
-A strategy is a bundle of pure functions on arrays of fixed shapes, so a whole
-search can be jitted, scanned and vmapped over keys. Values are kept by whoever
-evaluates; a strategy keeps only what it needs.
-
-To add one, write a module like `evolution` with a dataclass of options and the
-functions of a `Method`, and list it in `strategies.STRATEGIES`.
+To add one, write a module like `evolution` with a subclass of `Strategy`, and
+list it in `strategies.STRATEGIES`.
 
 Legend: K bits, 2^K states, R networks, P proposals of a round.
 """
 
-from collections.abc import Callable
+import abc
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aen.search.space import Table
+from aen.search import space as space_lib
 
 NO_STATE = -1  # an unused slot of a proposal
 
@@ -33,74 +29,6 @@ class Proposal(NamedTuple):
 
   states: jax.Array  # int32 [P]
   epochs: jax.Array  # int32 [P], how long to train
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-  """The options that strategies share.
-
-  Attributes:
-    per_round: States proposed at once, P. Live searches set it to a constant.
-  """
-
-  per_round: int = 1
-
-  def __post_init__(self) -> None:
-    check_at_least(1, per_round=self.per_round)
-
-
-class Config(NamedTuple):
-  """What a strategy searches, and how."""
-
-  table: Table  # which states are which network
-  epochs: int  # how long a network is trained
-  options: Any  # the strategy's own
-
-  @property
-  def num_bits(self) -> int:
-    """K."""
-    return len(self.table.bits)
-
-
-class Method(NamedTuple):
-  """A kind of strategy: its options, and pure functions of a `Config`.
-
-  What the functions pass on is the strategy's memory: a NamedTuple of arrays
-  with a field `counts`. Randomness comes from a constant key in it, folded with
-  a counter.
-
-  Attributes:
-    options: A frozen dataclass, such as a subclass of `Options`.
-    init: (config, key, baseline) -> memory. The key is consumed; `baseline` is
-      the value of the network without symmetry, which is thus already known.
-    propose: (config, memory) -> (memory, Proposal).
-    observe: (config, memory, Proposal, values) -> memory. `values` are the
-      validation scores of the proposed states, from 0 to 1, the best of the
-      first `epochs` epochs, float32 [P]; those of unused slots are ignored.
-    finished: (config, memory) -> whether there is nothing left to propose.
-    epsilon: (config, memory) -> the probability of a random action, if any.
-    q_values: (config, memory, states [N]) -> the estimated value of toggling
-      each bit in these states, if there is an estimate. float32 [N, K]
-  """
-
-  options: Callable[..., Any]
-  init: Callable[..., Any]
-  propose: Callable[..., tuple[Any, Proposal]]
-  observe: Callable[..., Any]
-  finished: Callable[..., jax.Array]
-  epsilon: Callable[..., jax.Array] | None = None
-  q_values: Callable[..., jax.Array] | None = None
-
-
-class Strategy(NamedTuple):
-  """The functions of a `Method` with their configuration bound."""
-
-  init: Callable[[jax.Array, Any], Any]
-  propose: Callable[[Any], tuple[Any, Proposal]]
-  observe: Callable[[Any, Proposal, Any], Any]
-  finished: Callable[[Any], jax.Array]
-  epsilon: Callable[[Any], jax.Array] | None = None
-  q_values: Callable[[Any, Any], jax.Array] | None = None
 
 
 class Counts(NamedTuple):
@@ -124,50 +52,109 @@ class Counts(NamedTuple):
     return self.seen_networks.sum(axis=-1, dtype=jnp.int32)
 
 
-def no_counts(config: Config) -> Counts:
-  """Returns the counts at the beginning of a search."""
-  network_of = config.table.network_of
-  return Counts(
-    steps=jnp.int32(0),
-    seen_states=jnp.zeros(network_of.size, bool).at[0].set(True),
-    seen_networks=(
-      jnp.zeros(network_of.max() + 1, bool).at[network_of[0]].set(True)
-    ),
-  )
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class Strategy(abc.ABC):
+  """A search strategy; the fields of a subclass are its options.
 
+  Its methods are pure functions on arrays of fixed shapes, so a whole search
+  can be jitted, scanned and vmapped over keys. What they pass on is the
+  strategy's memory: a NamedTuple of arrays with a field `counts`. Randomness
+  comes from a constant key in it, folded with a counter. Values are kept by
+  whoever evaluates; a strategy keeps only what it needs.
 
-def count(config: Config, counts: Counts, states: jax.Array) -> Counts:
-  """Adds a round's states. int32 [P]."""
-  used = states >= 0
-  networks = jnp.asarray(config.table.network_of)[states]
+  Attributes:
+    num_bits: K.
+    table: Which states are which network.
+    epochs: How long a network is trained.
+    epsilon: memory -> the probability of a random action, if any.
+    q_values: (memory, states [N]) -> the estimated value of toggling each bit
+      in these states, if there is an estimate. float32 [N, K]
+  """
 
-  def mark(seen: jax.Array, items: jax.Array) -> jax.Array:
-    slots = jnp.where(used, items, seen.size)  # beyond the end: not written
-    return seen.at[slots].set(True, mode='drop')
+  epsilon: ClassVar[Any] = None
+  q_values: ClassVar[Any] = None
+  # By identity, whatever else a subclass inherits from.
+  __eq__ = object.__eq__
+  __hash__ = object.__hash__
 
-  return Counts(
-    steps=counts.steps + used.sum(dtype=jnp.int32),
-    seen_states=mark(counts.seen_states, states),
-    seen_networks=mark(counts.seen_networks, networks),
-  )
+  num_bits: int
+  table: space_lib.Table
+  epochs: int
 
+  @abc.abstractmethod
+  def init(self, key: jax.Array, baseline: jax.Array) -> Any:
+    """Returns the memory at the beginning; the key is consumed.
 
-def full_proposal(
-  config: Config, states: jax.Array, finished: jax.Array | None = None
-) -> Proposal:
-  """Proposes to train states [P] for all epochs; nothing if finished."""
-  if finished is not None:
+    `baseline` is the value of the network without symmetry, which is thus
+    already known.
+    """
+
+  @abc.abstractmethod
+  def propose(self, state: Any) -> tuple[Any, Proposal]:
+    """Returns the memory and what to evaluate next."""
+
+  @abc.abstractmethod
+  def observe(self, state: Any, proposal: Proposal, values: jax.Array) -> Any:
+    """Returns the memory after a proposal was evaluated.
+
+    `values` are the validation scores of the proposed states, from 0 to 1, the
+    best of the first `epochs` epochs, float32 [P]; those of unused slots are
+    ignored.
+    """
+
+  def finished(self, state: Any) -> jax.Array:
+    """Whether there is nothing left to propose, such as no new network."""
+    return state.counts.networks >= len(self.table)
+
+  def no_counts(self) -> Counts:
+    """Returns the counts at the beginning of a search."""
+    network_of = self.table.network_of
+    networks = jnp.zeros(network_of.max() + 1, bool)
+    return Counts(
+      steps=jnp.int32(0),
+      seen_states=jnp.zeros(network_of.size, bool).at[0].set(True),
+      seen_networks=networks.at[network_of[0]].set(True),
+    )
+
+  def count(self, counts: Counts, states: jax.Array) -> Counts:
+    """Adds a round's states. int32 [P]."""
+    used = states >= 0
+    networks = jnp.asarray(self.table.network_of)[states]
+
+    def mark(seen: jax.Array, items: jax.Array) -> jax.Array:
+      slots = jnp.where(used, items, seen.size)  # beyond the end: not written
+      return seen.at[slots].set(True, mode='drop')
+
+    return Counts(
+      steps=counts.steps + used.sum(dtype=jnp.int32),
+      seen_states=mark(counts.seen_states, states),
+      seen_networks=mark(counts.seen_networks, networks),
+    )
+
+  def full_proposal(self, states: jax.Array, finished: jax.Array) -> Proposal:
+    """Proposes to train states [P] for all epochs; nothing if finished."""
     states = jnp.where(finished, NO_STATE, states)
-  return Proposal(states, jnp.where(states >= 0, jnp.int32(config.epochs), 0))
+    return Proposal(states, jnp.where(states >= 0, jnp.int32(self.epochs), 0))
 
 
-def check_at_least(least: int, **options: int | None) -> None:
-  """Raises a ValueError for an option below a bound; None is not checked."""
-  for name, value in options.items():
-    if value is not None and value < least:
-      raise ValueError(f'{name} must be at least {least}, got {value}')
+@dataclasses.dataclass(frozen=True, eq=False)
+class PerRound(Strategy):
+  """A strategy that proposes any number of states at once.
 
+  Attributes:
+    per_round: P. Live searches set it to a constant.
+  """
 
-def slots(count: int) -> np.ndarray:
-  """Returns 0…P-1, int32."""
-  return np.arange(count, dtype=np.int32)
+  per_round: int = 1
+
+  def __post_init__(self) -> None:
+    for field in dataclasses.fields(self):
+      value = getattr(self, field.name)
+      # There are no bits without any candidate.
+      if field.type is int and field.name != 'num_bits' and value < 1:
+        raise ValueError(f'{field.name} must be at least 1, got {value}')
+
+  @property
+  def slots(self) -> np.ndarray:
+    """0…P-1, int32."""
+    return np.arange(self.per_round, dtype=np.int32)

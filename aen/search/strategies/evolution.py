@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from typing_extensions import override
 
 from aen.search import space as space_lib
 from aen.search.strategies import base
-from aen.search.strategies.base import Config
-from aen.search.strategies.base import Proposal
 
 
 class EvolutionState(NamedTuple):
@@ -25,8 +24,8 @@ class EvolutionState(NamedTuple):
   counts: base.Counts
 
 
-@dataclasses.dataclass(frozen=True)
-class Evolution(base.Options):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Evolution(base.PerRound):
   """Regularised evolution (Real et al. 2019).
 
   The first N members are random networks. Then each new member toggles one bit
@@ -44,75 +43,59 @@ class Evolution(base.Options):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    base.check_at_least(
-      1,
-      population=self.population,
-      tournament=self.tournament,
-      max_steps=self.max_steps,
-    )
     if self.per_round > self.population:
       raise ValueError(
         f'per_round {self.per_round} replaces more than the population of'
         f' {self.population}; make the population larger'
       )
 
-
-def init(config: Config, key: jax.Array, baseline: jax.Array) -> EvolutionState:
-  """Returns an empty population."""
-  del baseline
-  return EvolutionState(
-    key=key,
-    members=jnp.zeros(config.options.population, jnp.int32),
-    values=jnp.full(config.options.population, -jnp.inf),
-    born=jnp.int32(0),
-    counts=base.no_counts(config),
-  )
-
-
-def propose(
-  config: Config, state: EvolutionState
-) -> tuple[EvolutionState, Proposal]:
-  """Breeds P members."""
-
-  def breed(slot: Any) -> jax.Array:
-    number = state.born + slot
-    key = jax.random.fold_in(state.key, number)
-    key_first, key_parent, key_bit = jax.random.split(key, 3)
-    first = jax.random.choice(key_first, config.table.shortest_states)
-    drawn = jax.random.randint(
-      key_parent, (config.options.tournament,), 0, config.options.population
+  @override
+  def init(self, key: jax.Array, baseline: jax.Array) -> EvolutionState:
+    del baseline
+    return EvolutionState(
+      key=key,
+      members=jnp.zeros(self.population, jnp.int32),
+      values=jnp.full(self.population, -jnp.inf),
+      born=jnp.int32(0),
+      counts=self.no_counts(),
     )
-    parent = state.members[drawn[state.values[drawn].argmax()]]
-    bit = jax.random.randint(key_bit, (), 0, config.num_bits)
-    mutant = space_lib.toggle(parent, bit)
-    return jnp.where(number < config.options.population, first, mutant)
 
-  states = jax.vmap(breed)(base.slots(config.options.per_round))
-  return state, base.full_proposal(config, states, finished(config, state))
+  @override
+  def propose(
+    self, state: EvolutionState
+  ) -> tuple[EvolutionState, base.Proposal]:
+    def breed(slot: Any) -> jax.Array:
+      number = state.born + slot
+      key = jax.random.fold_in(state.key, number)
+      key_first, key_parent, key_bit = jax.random.split(key, 3)
+      first = jax.random.choice(key_first, self.table.shortest_states)
+      drawn = jax.random.randint(
+        key_parent, (self.tournament,), 0, self.population
+      )
+      parent = state.members[drawn[state.values[drawn].argmax()]]
+      bit = jax.random.randint(key_bit, (), 0, self.num_bits)
+      mutant = space_lib.toggle(parent, bit)
+      return jnp.where(number < self.population, first, mutant)
 
+    states = jax.vmap(breed)(self.slots)
+    return state, self.full_proposal(states, self.finished(state))
 
-def observe(
-  config: Config, state: EvolutionState, proposal: Proposal, values: jax.Array
-) -> EvolutionState:
-  """Replaces the oldest members."""
-  used = proposal.states >= 0
-  oldest = (
-    state.born + base.slots(config.options.per_round)
-  ) % config.options.population
-  oldest = jnp.where(used, oldest, config.options.population)  # not written
-  return EvolutionState(
-    key=state.key,
-    members=state.members.at[oldest].set(proposal.states, mode='drop'),
-    values=state.values.at[oldest].set(values, mode='drop'),
-    born=state.born + used.sum(dtype=jnp.int32),
-    counts=base.count(config, state.counts, proposal.states),
-  )
+  @override
+  def observe(
+    self, state: EvolutionState, proposal: base.Proposal, values: jax.Array
+  ) -> EvolutionState:
+    used = proposal.states >= 0
+    oldest = (state.born + self.slots) % self.population
+    oldest = jnp.where(used, oldest, self.population)  # not written
+    return EvolutionState(
+      key=state.key,
+      members=state.members.at[oldest].set(proposal.states, mode='drop'),
+      values=state.values.at[oldest].set(values, mode='drop'),
+      born=state.born + used.sum(dtype=jnp.int32),
+      counts=self.count(state.counts, proposal.states),
+    )
 
-
-def finished(config: Config, state: EvolutionState) -> jax.Array:
-  """Whether all networks are seen, or enough steps taken."""
-  all_seen = state.counts.networks >= len(config.table)
-  return all_seen | (state.counts.steps >= config.options.max_steps)
-
-
-EVOLUTION = base.Method(Evolution, init, propose, observe, finished)
+  @override
+  def finished(self, state: EvolutionState) -> jax.Array:
+    enough = state.counts.steps >= self.max_steps
+    return super().finished(state) | enough

@@ -13,10 +13,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from typing_extensions import override
 
 from aen.search.strategies import base
-from aen.search.strategies.base import Config
-from aen.search.strategies.base import Proposal
 
 
 class SweepState(NamedTuple):
@@ -24,17 +23,75 @@ class SweepState(NamedTuple):
 
   order: jax.Array  # int32 [N]
   values: jax.Array  # float32 [N], -inf where not yet trained on this rung
-  round: jax.Array  # int32 []
+  rung: jax.Array  # int32 []
+  place: jax.Array  # int32 [], in the list
   counts: base.Counts
 
 
-@dataclasses.dataclass(frozen=True)
-class Exhaustive(base.Options):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Exhaustive(base.PerRound):
   """Every network once, each by its shortest state, in order."""
 
+  def listed(self, key: jax.Array) -> jax.Array:
+    """Returns the states to go through. int32 [N]."""
+    del key
+    return jnp.asarray(self.table.shortest_states)
 
-@dataclasses.dataclass(frozen=True)
-class Random(base.Options):
+  def rungs(self, count: int) -> list[tuple[int, int]]:
+    """Returns (states, epochs) of each rung, given N."""
+    return [(count, self.epochs)]
+
+  @override
+  def init(self, key: jax.Array, baseline: jax.Array) -> SweepState:
+    del baseline
+    order = self.listed(key)
+    return SweepState(
+      order=order,
+      values=jnp.full(order.size, -jnp.inf),
+      rung=jnp.int32(0),
+      place=jnp.int32(0),
+      counts=self.no_counts(),
+    )
+
+  @override
+  def propose(self, state: SweepState) -> tuple[SweepState, base.Proposal]:
+    places = state.place + self.slots
+    size, epochs = self._now(state)
+    used = places < size
+    states = jnp.where(used, state.order[places], base.NO_STATE)
+    return state, base.Proposal(states, jnp.where(used, epochs, 0))
+
+  @override
+  def observe(
+    self, state: SweepState, proposal: base.Proposal, values: jax.Array
+  ) -> SweepState:
+    used, order = proposal.states >= 0, state.order
+    places = jnp.where(used, state.place + self.slots, order.size)  # dropped
+    found = state.values.at[places].set(values, mode='drop')
+    place = state.place + used.sum(dtype=jnp.int32)
+    over = used.any() & (place >= self._now(state)[0])
+    if len(self.rungs(order.size)) > 1:
+      order = jnp.where(over, order[jnp.argsort(-found)], order)  # stable
+    return SweepState(
+      order=order,
+      values=jnp.where(over, -jnp.inf, found),
+      rung=state.rung + over,
+      place=jnp.where(over, 0, place),
+      counts=self.count(state.counts, proposal.states),
+    )
+
+  @override
+  def finished(self, state: SweepState) -> jax.Array:
+    return state.rung >= len(self.rungs(state.order.size))
+
+  def _now(self, state: SweepState) -> jax.Array:
+    """Returns size and epochs of the current rung, 0 after the last. int32."""
+    rungs = [*self.rungs(state.order.size), (0, 0)]
+    return jnp.asarray(rungs, jnp.int32)[state.rung]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Random(Exhaustive):
   """Every network once, in random order.
 
   Attributes:
@@ -44,9 +101,15 @@ class Random(base.Options):
 
   distinct: bool = True
 
+  @override
+  def listed(self, key: jax.Array) -> jax.Array:
+    every = np.arange(self.table.network_of.size, dtype=np.int32)
+    states = self.table.shortest_states if self.distinct else every
+    return jax.random.permutation(key, states)
 
-@dataclasses.dataclass(frozen=True)
-class Halving(base.Options):
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Halving(Exhaustive):
   """Successive halving over epochs.
 
   Attributes:
@@ -58,59 +121,22 @@ class Halving(base.Options):
   candidates: int | None = None
 
   def __post_init__(self) -> None:
+    few = self.candidates is not None and self.candidates < 1
+    if self.factor < 2 or few:
+      raise ValueError(
+        'factor must be at least 2 and candidates, if given, at least 1, got'
+        f' {self.factor} and {self.candidates}'
+      )
     super().__post_init__()
-    base.check_at_least(1, candidates=self.candidates)
-    base.check_at_least(2, factor=self.factor)
 
+  @override
+  def listed(self, key: jax.Array) -> jax.Array:
+    states = jax.random.permutation(key, self.table.shortest_states)
+    return states[: self.candidates]
 
-def init(config: Config, key: jax.Array, baseline: jax.Array) -> SweepState:
-  """Lists the states; but for `Exhaustive`, the key decides on their order."""
-  del baseline
-  states, (count, _) = config.table.shortest_states, _rungs(config)[0]
-  if isinstance(config.options, Random) and not config.options.distinct:
-    states = np.arange(config.table.network_of.size, dtype=np.int32)
-  order = jnp.asarray(states)
-  if not isinstance(config.options, Exhaustive):
-    order = jax.random.permutation(key, states)[:count]
-  return SweepState(
-    order=order,
-    values=jnp.full(count, -jnp.inf),
-    round=jnp.int32(0),
-    counts=base.no_counts(config),
-  )
-
-
-def propose(config: Config, state: SweepState) -> tuple[SweepState, Proposal]:
-  """Proposes the next P states of the rung."""
-  places, size, epochs = _now(config, state)
-  used = places < size
-  states = jnp.where(used, state.order[places], base.NO_STATE)
-  return state, Proposal(states, jnp.where(used, epochs, 0))
-
-
-def observe(
-  config: Config, state: SweepState, proposal: Proposal, values: jax.Array
-) -> SweepState:
-  """Keeps the values; sorts the list at the end of a rung."""
-  (places, size, _), used = _now(config, state), proposal.states >= 0
-  written = jnp.where(used, places, state.order.size)  # beyond it: dropped
-  found = state.values.at[written].set(values, mode='drop')
-  order = state.order
-  if len(_rungs(config)) > 1:
-    over = used.any() & (places[-1] + 1 >= size)
-    order = jnp.where(over, order[jnp.argsort(-found)], order)  # stable
-    found = jnp.where(over, -jnp.inf, found)
-  return SweepState(
-    order=order,
-    values=found,
-    round=state.round + used.any(),
-    counts=base.count(config, state.counts, proposal.states),
-  )
-
-
-def finished(config: Config, state: SweepState) -> jax.Array:
-  """Whether the last rung is over."""
-  return state.round >= len(_rounds(config)) - 1
+  @override
+  def rungs(self, count: int) -> list[tuple[int, int]]:
+    return rungs(count, self.epochs, self.factor)
 
 
 def rungs(candidates: int, epochs: int, factor: int) -> list[tuple[int, int]]:
@@ -126,36 +152,3 @@ def rungs(candidates: int, epochs: int, factor: int) -> list[tuple[int, int]]:
     (-(-candidates // factor**i), length)
     for i, length in enumerate(reversed(lengths))
   ]
-
-
-def _rungs(config: Config) -> list[tuple[int, int]]:
-  table, options = config.table, config.options
-  if isinstance(options, Halving):
-    candidates = min(options.candidates or len(table), len(table))
-    return rungs(candidates, config.epochs, options.factor)
-  every_state = isinstance(options, Random) and not options.distinct
-  return [(table.network_of.size if every_state else len(table), config.epochs)]
-
-
-def _rounds(config: Config) -> np.ndarray:
-  """Returns the first place, the rung's size and epochs of every round.
-
-  The row after the last round trains nothing. int32 [rounds + 1, 3]
-  """
-  rounds = [
-    (first, size, epochs)
-    for size, epochs in _rungs(config)
-    for first in range(0, size, config.options.per_round)
-  ]
-  return np.array([*rounds, (0, 0, 0)], np.int32)
-
-
-def _now(config: Config, state: SweepState) -> tuple[jax.Array, ...]:
-  """Returns this round's places in the list [P], its rung's size and epochs."""
-  first, size, epochs = jnp.asarray(_rounds(config))[state.round]
-  return first + base.slots(config.options.per_round), size, epochs
-
-
-EXHAUSTIVE = base.Method(Exhaustive, init, propose, observe, finished)
-RANDOM = base.Method(Random, init, propose, observe, finished)
-HALVING = base.Method(Halving, init, propose, observe, finished)
