@@ -15,6 +15,7 @@ import dataclasses
 import gzip
 import hashlib
 import io
+import itertools
 import json
 import math
 import os
@@ -30,7 +31,6 @@ import numpy as np
 
 from aen import io as io_lib
 
-SCHEMA_VERSION = 3
 WAIT_SECONDS = 30.0  # for another process to finish writing
 MEMORY = ':memory:'
 
@@ -111,35 +111,30 @@ _KEY = tuple(field.name for field in dataclasses.fields(ChildKey))
 COLUMNS = (*_KEY, 'symmetries', 'num_weights', *_CURVES, 'diverged', 'seconds')
 _SIGNED = (*COLUMNS, 'origin')  # what checksums cover
 _IS_CHILD = ' AND '.join(f'{name} = ?' for name in _KEY)
-_SCHEMA = f"""
-CREATE TABLE IF NOT EXISTS results (
-  network TEXT NOT NULL, data TEXT NOT NULL, recipe TEXT NOT NULL,
-  seed INTEGER NOT NULL, symmetries TEXT NOT NULL,
-  num_weights INTEGER NOT NULL, train_loss TEXT NOT NULL,
-  validation_accuracy TEXT NOT NULL, validation_loss TEXT NOT NULL,
-  test_accuracy TEXT NOT NULL, diverged INTEGER NOT NULL,
-  seconds REAL NOT NULL, params BLOB,
-  few_test_accuracy TEXT NOT NULL DEFAULT '[]', origin TEXT,
-  checksum TEXT NOT NULL DEFAULT '',
-  PRIMARY KEY ({', '.join(_KEY)})) WITHOUT ROWID
-"""
-# Children that could not be trained; a child that is trained later leaves.
-_FAILURES = f"""
-CREATE TABLE IF NOT EXISTS failures (
-  network TEXT NOT NULL, data TEXT NOT NULL, recipe TEXT NOT NULL,
-  seed INTEGER NOT NULL, reason TEXT NOT NULL,
-  PRIMARY KEY ({', '.join(_KEY)})) WITHOUT ROWID
-"""
-# Version -> the statements that bring it to the next one.
-_MIGRATIONS = {
-  0: (_SCHEMA, _FAILURES),  # a new file
-  1: ("ALTER TABLE results ADD few_test_accuracy TEXT NOT NULL DEFAULT '[]'",),
-  2: (
+# What brings a file from each version to the next one; 0 is a new file.
+_MIGRATIONS = (
+  (
+    f"""CREATE TABLE results (
+      network TEXT NOT NULL, data TEXT NOT NULL, recipe TEXT NOT NULL,
+      seed INTEGER NOT NULL, symmetries TEXT NOT NULL,
+      num_weights INTEGER NOT NULL, train_loss TEXT NOT NULL,
+      validation_accuracy TEXT NOT NULL, validation_loss TEXT NOT NULL,
+      test_accuracy TEXT NOT NULL, diverged INTEGER NOT NULL,
+      seconds REAL NOT NULL, params BLOB,
+      PRIMARY KEY ({', '.join(_KEY)})) WITHOUT ROWID""",
+  ),
+  ("ALTER TABLE results ADD few_test_accuracy TEXT NOT NULL DEFAULT '[]'",),
+  (
     'ALTER TABLE results ADD origin TEXT',
     "ALTER TABLE results ADD checksum TEXT NOT NULL DEFAULT ''",
-    _FAILURES,
+    # Children that could not be trained; a child that is trained later leaves.
+    f"""CREATE TABLE failures (
+      network TEXT NOT NULL, data TEXT NOT NULL, recipe TEXT NOT NULL,
+      seed INTEGER NOT NULL, reason TEXT NOT NULL,
+      PRIMARY KEY ({', '.join(_KEY)})) WITHOUT ROWID""",
   ),
-}
+)
+SCHEMA_VERSION = len(_MIGRATIONS)
 # File systems on which SQLite's write-ahead log, which is shared memory between
 # processes, does not work between machines.
 _NETWORK_FILE_SYSTEMS = re.compile(
@@ -209,23 +204,21 @@ class Results(contextlib.AbstractContextManager['Results']):
       key: The child.
       with_params: Whether to read its parameters too.
     """
-    columns = (*_SIGNED, 'checksum', 'params' if with_params else 'NULL')
-    rows = self._run(
-      f'SELECT {", ".join(columns)} FROM results WHERE {_IS_CHILD}',
-      dataclasses.astuple(key),
+    found = self._records(
+      f'WHERE {_IS_CHILD}', dataclasses.astuple(key), with_params
     )
-    return self._checked(rows[0]) if rows else None
+    return found[0] if found else None
 
   def put(self, records: Iterable[Record]) -> None:
     """Stores records, all or none of them; a child's first record is kept.
 
     Parameters are added to a record that was stored without them.
     """
-    slots = ', '.join('?' * (len(_SIGNED) + 2))
+    columns = (*_SIGNED, 'checksum', 'params')
     statement = (
-      f'INSERT INTO results ({", ".join(_SIGNED)}, checksum, params) VALUES'
-      f' ({slots}) ON CONFLICT ({", ".join(_KEY)}) DO UPDATE SET params ='
-      ' COALESCE(params, excluded.params)'
+      f'INSERT INTO results ({", ".join(columns)}) VALUES'
+      f' ({", ".join("?" * len(columns))}) ON CONFLICT ({", ".join(_KEY)})'
+      ' DO UPDATE SET params = COALESCE(params, excluded.params)'
     )
     rows = []
     for record in records if isinstance(records, Iterable) else [records]:
@@ -272,19 +265,18 @@ class Results(contextlib.AbstractContextManager['Results']):
 
     A file whose name ends in .gz is compressed. Equal records give equal bytes.
     """
-    rows = self._run(
-      f'SELECT {", ".join(_SIGNED)}, checksum, NULL FROM results ORDER BY'
-      f' {", ".join(_KEY)}'
-    )
-    for row in rows:
-      self._checked(row)
-    with _written_csv(path) as file:
-      writer = csv.writer(file, lineterminator='\n')
-      writer.writerow(COLUMNS)
-      for row in rows:
-        cells = dict(zip(COLUMNS, row, strict=False))
-        cells['symmetries'] = io_lib.cell(cells['symmetries'])
-        writer.writerow(cells.values())
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator='\n')
+    writer.writerow(COLUMNS)
+    for record in self._records(f'ORDER BY {", ".join(_KEY)}'):
+      safe = record.replace(symmetries=io_lib.cell(record.symmetries))
+      writer.writerow(_as_row(safe)[: len(COLUMNS)])
+    with contextlib.ExitStack() as stack:
+      file: Any = stack.enter_context(io_lib.written_whole(path))
+      if _is_compressed(path):
+        packed = gzip.GzipFile('', 'wb', fileobj=file, mtime=0)
+        file = stack.enter_context(packed)
+      file.write(text.getvalue().encode())
 
   def import_csv(self, path: str | os.PathLike[str]) -> int:
     """Adds the records of a file that `export_csv` wrote, all or none.
@@ -308,28 +300,30 @@ class Results(contextlib.AbstractContextManager['Results']):
     return len(records)
 
   def _prepare(self) -> None:
-    version = self._run('PRAGMA user_version')[0][0]
-    if version not in (*_MIGRATIONS, SCHEMA_VERSION):
+    ((version,),) = self._run('PRAGMA user_version')
+    if not 0 <= version <= SCHEMA_VERSION:
       raise ResultsError(
         f'{self.path} was written by another version of aen (its format is'
         f' {version}, this one reads {SCHEMA_VERSION}); choose another run'
         ' directory'
       )
-    damage = self._run('PRAGMA quick_check(1)')[0][0]
+    ((damage,),) = self._run('PRAGMA quick_check(1)')
     if damage != 'ok':
       raise sqlite3.DatabaseError(damage)
     self._choose_journal()
-    if version != SCHEMA_VERSION:
-      with self._transaction():  # in which no other process can do the same
-        version = self._run('PRAGMA user_version')[0][0]
-        older = version
-        while version != SCHEMA_VERSION:
-          for statement in _MIGRATIONS[version]:
-            self._run(statement)
-          version = version + 1 if version else SCHEMA_VERSION
-        if older != SCHEMA_VERSION:
-          self._sign()
-        self._run(f'PRAGMA user_version = {SCHEMA_VERSION}')
+    if version == SCHEMA_VERSION:
+      return
+    with self._transaction():  # in which no other process can do the same
+      ((version,),) = self._run('PRAGMA user_version')
+      for statement in itertools.chain(*_MIGRATIONS[version:]):
+        self._run(statement)
+      unsigned = f"SELECT {', '.join(_SIGNED)} FROM results WHERE checksum = ''"
+      for row in self._run(unsigned):
+        self._run(
+          f'UPDATE results SET checksum = ? WHERE {_IS_CHILD}',
+          (_checksum(row), *row[: len(_KEY)]),
+        )
+      self._run(f'PRAGMA user_version = {SCHEMA_VERSION}')
 
   def _choose_journal(self) -> None:
     """Uses a write-ahead log, but not on a network file system."""
@@ -345,27 +339,23 @@ class Results(contextlib.AbstractContextManager['Results']):
       stacklevel=2,
     )
 
-  def _sign(self) -> None:
-    """Gives records of earlier versions their checksums."""
-    for row in self._run(f'SELECT {", ".join(_SIGNED)} FROM results'):
-      self._run(
-        f'UPDATE results SET checksum = ? WHERE {_IS_CHILD}',
-        (_checksum(row), *row[: len(_KEY)]),
-      )
-
-  def _checked(self, row: Sequence[Any]) -> Record:
-    """Returns the record of a row; raises if the row was damaged."""
-    *values, checksum, params = row
-    try:
-      if checksum != _checksum(values):
-        raise ValueError('its checksum does not match')
-      record = _as_record((*values, params))
-      _check_curves(record)
-    except Exception as error:  # zipfile raises nearly anything
-      raise ResultsError(
-        f'{self.path}: the record of a child is damaged ({error}); {_DAMAGED}'
-      ) from error
-    return record
+  def _records(
+    self, which: str, values: Sequence[Any] = (), with_params: bool = False
+  ) -> list[Record]:
+    """Returns records; raises if one of them was damaged."""
+    columns = (*_SIGNED, 'checksum', 'params' if with_params else 'NULL')
+    selected = f'SELECT {", ".join(columns)} FROM results {which}'
+    records = []
+    for *row, checksum, params in self._run(selected, values):
+      try:
+        if checksum != _checksum(row):
+          raise ValueError('its checksum does not match')
+        records.append(_as_record((*row, params)))
+      except Exception as error:  # zipfile raises nearly anything
+        raise ResultsError(
+          f'{self.path}: the record of a child is damaged ({error}); {_DAMAGED}'
+        ) from error
+    return records
 
   def _run(
     self, statement: str, values: Sequence[Any] = ()
@@ -376,14 +366,8 @@ class Results(contextlib.AbstractContextManager['Results']):
   @contextlib.contextmanager
   def _transaction(self) -> Iterator[None]:
     self._run('BEGIN IMMEDIATE')
-    try:
-      with self._explained():
-        yield
-        self._connection.execute('COMMIT')
-    except BaseException:
-      with contextlib.suppress(sqlite3.Error):
-        self._connection.execute('ROLLBACK')
-      raise
+    with self._explained(), self._connection:  # commits, or rolls back
+      yield
 
   @contextlib.contextmanager
   def _explained(self) -> Iterator[None]:
@@ -417,20 +401,6 @@ def _is_compressed(path: str | os.PathLike[str]) -> bool:
   return pathlib.Path(path).suffix == '.gz'
 
 
-@contextlib.contextmanager
-def _written_csv(path: str | os.PathLike[str]) -> Iterator[io.TextIOWrapper]:
-  if not _is_compressed(path):
-    with io_lib.written_text(path) as file:
-      yield file
-    return
-  with (
-    io_lib.written_whole(path) as whole,
-    gzip.GzipFile('', 'wb', fileobj=whole, mtime=0) as packed,
-    io.TextIOWrapper(packed, encoding='utf-8', newline='') as file,
-  ):
-    yield file
-
-
 def _as_row(record: Record) -> tuple[Any, ...]:
   return (
     *vars(record.key).values(),  # astuple would copy, which takes longer
@@ -451,7 +421,7 @@ def _as_record(row: Sequence[Any]) -> Record:
   network, data, recipe, seed, symmetries, num_weights, *rest = row
   *curves, diverged, seconds, origin, params = rest
   parsed = [tuple(json.loads(curve)) for curve in curves]
-  return Record(
+  record = Record(
     **dict(zip(_CURVES, parsed, strict=True)),
     diverged=bool(int(diverged)),
     params=None if params is None else unpack(params),
@@ -461,6 +431,8 @@ def _as_record(row: Sequence[Any]) -> Record:
     seconds=float(seconds),
     origin=None if origin is None else Origin(**json.loads(origin)),
   )
+  _check_curves(record)
+  return record
 
 
 def pack(params: Any) -> bytes:
@@ -504,11 +476,9 @@ def _check_curves(record: Record) -> None:
 def _from_csv(line: Sequence[str], where: str) -> Record:
   try:
     record = _as_record((*line, None, None))
-    record = record.replace(symmetries=io_lib.from_cell(record.symmetries))
-    _check_curves(record)
   except (ValueError, TypeError) as error:
     raise ValueError(
       f'{where}: expected {len(COLUMNS)} columns as export_csv writes them, got'
       f' {len(line)} ({error}); nothing was imported'
     ) from error
-  return record
+  return record.replace(symmetries=io_lib.from_cell(record.symmetries))
