@@ -106,8 +106,9 @@ def train_child(
   _check(data, recipe)
   rate = recipe.learning_rate if learning_rate is None else learning_rate
   images = data.train.images[:_MAX_INITIAL]
+  init_key, *_ = jax.random.split(key, 3)
   params = _init(
-    _split(key).init, collections, images, config.model, recipe.initializer
+    init_key, collections, images, config.model, recipe.initializer
   )
   best = _Best(params) if config.return_params else None
 
@@ -115,7 +116,7 @@ def train_child(
     child, best = carry
     plan = _plan(key, number, rate, len(data.train.labels), recipe)
     child, measured = _epoch(
-      child, plan, collections, data, config, augmentations
+      child, plan, collections, augmentations, data, config
     )
     if best is not None:
       score = recipe_lib.scores(measured, recipe.criterion)
@@ -158,16 +159,6 @@ class _KeyData(NamedTuple):
 
   words: tuple[tuple[int, ...], ...]
   impl: Any
-
-
-class _Keys(NamedTuple):
-  init: jax.Array
-  order: jax.Array
-  noise: jax.Array
-
-
-def _split(key: jax.Array) -> _Keys:
-  return _Keys(*jax.random.split(key, 3))
 
 
 class _Child(NamedTuple):
@@ -261,55 +252,48 @@ def _plan(
   recipe: recipe_lib.Recipe,
 ) -> _Plan:
   """Draws the batches of an epoch, from the child's key."""
-  own = _split(key)
-  rows, used = _order(own.order, epoch, num_images, recipe)
-  steps, drop = len(rows), None
+  _, order_key, noise_key = jax.random.split(key, 3)
+  epoch_key = jax.random.fold_in(order_key, epoch if recipe.fresh_order else 0)
+  order = jax.random.permutation(epoch_key, num_images)
+  size, used, drop = recipe.batch_size, None, None
+  if recipe.partial_batch:  # the last batch is filled up
+    rows = jnp.pad(order, (0, -num_images % size)).reshape(-1, size)
+    used = jnp.arange(rows.size).reshape(-1, size) < num_images
+  else:
+    rows = order[: num_images // size * size].reshape(-1, size)
+  steps = len(rows)
   if recipe.dropout == 'first_epoch':
     drop = jnp.broadcast_to(epoch == 0, steps)
-  keys = jax.random.split(jax.random.fold_in(own.noise, epoch), steps)
+  keys = jax.random.split(jax.random.fold_in(noise_key, epoch), steps)
   done = (epoch + jnp.arange(steps) / steps) / recipe.epochs
   rates = rate * recipe_lib.SCHEDULES[recipe.schedule](done)
   return _Plan(rows, used, drop, keys, rates)
-
-
-def _order(
-  key: jax.Array, epoch: jax.Array, num_images: int, recipe: recipe_lib.Recipe
-) -> tuple[jax.Array, jax.Array | None]:
-  """Returns the images of each step of an epoch, int32 [steps, B].
-
-  And, if the last batch is filled up, which of them are used, bool [steps, B].
-  """
-  size = recipe.batch_size
-  key = jax.random.fold_in(key, epoch if recipe.fresh_order else 0)
-  order = jax.random.permutation(key, num_images)
-  if not recipe.partial_batch:
-    steps = num_images // size
-    return order[: steps * size].reshape(steps, -1), None
-  filled = jnp.pad(order, (0, -num_images % size)).reshape(-1, size)
-  return filled, jnp.arange(filled.size).reshape(-1, size) < num_images
 
 
 def _epoch(
   child: _Child,
   plan: _Plan,
   collections: Mapping[str, Any],
+  augmentations: jax.Array | None,
   data: ChildData,
   config: ChildConfig,
-  augmentations: jax.Array | None,
 ) -> tuple[_Child, Record]:
   """Trains a child for one epoch, then measures it."""
   recipe, model = config.recipe, config.model
   optimizer = recipe_lib.OPTIMIZERS[recipe.optimizer](recipe.momentum)
+  takes_train = 'train' in inspect.signature(model.__call__).parameters
 
   def loss_fn(
-    params: Any, batch: Examples, key: jax.Array, used: Any, drop: Any
+    params: Any, batch: Examples, key: jax.Array, now: _Plan
   ) -> jax.Array:
+    noise: dict[str, Any] = {}
+    if takes_train:
+      train = True if now.drop is None else now.drop
+      noise = {'train': train, 'rngs': {'dropout': key}}
     logits: Any = model.apply(
-      {'params': params, **collections},
-      batch.images,
-      **_noise(model, key, drop),
+      {'params': params, **collections}, batch.images, **noise
     )
-    return _losses(logits, batch.labels).mean(where=used)
+    return _losses(logits, batch.labels).mean(where=now.used)
 
   def step(carry: tuple[Any, Any], now: _Plan) -> tuple[Any, jax.Array]:
     params, opt_state = carry
@@ -321,7 +305,7 @@ def _epoch(
       )
     batch = Examples(images, data.train.labels[now.rows])
     loss, gradients = jax.value_and_grad(loss_fn)(
-      params, batch, dropout_key, now.used, now.drop
+      params, batch, dropout_key, now
     )
     updates, opt_state = optimizer.update(gradients, opt_state, params)
     params = jax.tree.map(lambda p, u: p - now.rates * u, params, updates)
@@ -332,13 +316,6 @@ def _epoch(
   )
   child = _keep_if_finite(child, params, opt_state)
   return child, _measure(child, collections, data, config, losses.mean())
-
-
-def _noise(model: nn.Module, key: jax.Array, drop: Any) -> dict[str, Any]:
-  """Returns the arguments of a model's call in training, if it takes any."""
-  if 'train' not in inspect.signature(model.__call__).parameters:
-    return {}
-  return {'train': True if drop is None else drop, 'rngs': {'dropout': key}}
 
 
 def _keep_if_finite(child: _Child, params: Any, opt_state: Any) -> _Child:
@@ -584,7 +561,8 @@ def _inits(
 ) -> Any:
   def init(child: tuple[jax.Array, Any]) -> Any:
     key, own = child
-    return _init(_split(key).init, own, images, model, initializer)
+    init_key, *_ = jax.random.split(key, 3)
+    return _init(init_key, own, images, model, initializer)
 
   return lax.map(init, (keys, collections))
 
@@ -633,13 +611,11 @@ def _train(
 
   def share(stacked: Any, data: ChildData) -> tuple[_Child, Record]:
     """Trains one device's share."""
-
-    def one(each: Any) -> tuple[_Child, Record]:
-      child, plan, collections, augmentations = each
-      return _epoch(child, plan, collections, data, config, augmentations)
-
-    batch_size = None if children_per_batch == 1 else children_per_batch
-    return lax.map(one, stacked, batch_size=batch_size)
+    return lax.map(
+      lambda each: _epoch(*each, data, config),
+      stacked,
+      batch_size=None if children_per_batch == 1 else children_per_batch,
+    )
 
   if mesh.size == 1:
     return share(stacked, data)
