@@ -161,16 +161,12 @@ class Evaluator(jobs_lib.Trainer):
     self, requests: Iterator[Request], recipe: recipe_lib.Recipe
   ) -> Iterator[list[Record]]:
     """Trains children; yields the records of some as soon as there are any."""
-    each = jobs_lib.batch_size(self)
+    each = self.batch_size
     if self.executor is not None:
       size = max(each, self.workers.children_per_job or 0)
-      batches = self._batches(requests, size)
-      yield from self._run_jobs(batches, recipe)
+      yield from self._run_jobs(self._batches(requests, size), recipe)
       return
-    by_program: dict[nn.Module, list[Request]] = {}
-    for request in requests:
-      by_program.setdefault(self.program(request[0]), []).append(request)
-    for same in by_program.values():
+    for same in self._batches(requests):
       devices = jax.devices()[: -(-len(same) // each)]  # none is idle
       for batch in jobs_lib.divided(same, each * len(devices)):
         started = time.time()
@@ -178,9 +174,9 @@ class Evaluator(jobs_lib.Trainer):
         yield jobs_lib.with_origin(records, started)
 
   def _batches(
-    self, requests: Iterator[Request], size: int
+    self, requests: Iterator[Request], size: int | None = None
   ) -> Iterator[list[Request]]:
-    """Yields requests of one program each, as soon as there are enough."""
+    """Yields requests of one program, as soon as there are `size` of them."""
     by_program: dict[nn.Module, list[Request]] = {}
     for request in requests:
       program = self.program(request[0])
@@ -191,7 +187,7 @@ class Evaluator(jobs_lib.Trainer):
     yield from by_program.values()
 
   def _run_jobs(
-    self, left: Iterator[list[Request]], recipe: recipe_lib.Recipe
+    self, batches: Iterator[list[Request]], recipe: recipe_lib.Recipe
   ) -> Iterator[list[Record]]:
     """Has an executor train batches; yields records as they arrive.
 
@@ -202,48 +198,47 @@ class Evaluator(jobs_lib.Trainer):
       executors.WorkerError: Some job failed every time. By then all others have
         been yielded.
     """
-    batches: list[list[Request]] = []
-    attempts, failures = list[int](), dict[int, str]()
-    pending: dict[int, Any] = {}
+    num_batches, numbers = 0, itertools.count()
+    pending: dict[int, tuple[list[Request], int, Any]] = {}
     finished = _Finished()
+    failures: list[tuple[list[Request], str]] = []
     common = functools.cache(lambda: jobs_lib.describe(self, recipe))
 
-    def submit(number: int) -> None:
+    def submit(batch: list[Request], attempt: int) -> None:
       # The attempt makes each job another one, also for Dask, which would
       # otherwise return the error of the first.
-      attempts[number] += 1
-      requests = [[int(n), int(seed)] for n, seed in batches[number]]
-      job = common() | {'requests': requests, 'attempt': attempts[number]}
-      pending[number] = self.executor.submit(jobs_lib.run, job)
-      finished.watch(number, pending[number])
+      requests = [[int(network), int(seed)] for network, seed in batch]
+      job = common() | {'requests': requests, 'attempt': attempt}
+      number, future = next(numbers), self.executor.submit(jobs_lib.run, job)
+      pending[number] = batch, attempt, future
+      finished.watch(number, future)
 
     arrived: list[Record] = []
     fatal = None
     try:
       while fatal is None:
-        for batch in itertools.islice(left, _AHEAD - len(pending)):
-          batches.append(batch)
-          attempts.append(0)
-          submit(len(batches) - 1)
+        for batch in itertools.islice(batches, _AHEAD - len(pending)):
+          num_batches += 1
+          submit(batch, 1)
         yield arrived
         arrived = []
         if not pending:
           break
         for number in finished.wait():
+          batch, attempt, future = pending.pop(number)
           try:
-            records = pending.pop(number).result()
-            self._check(records, batches[number], recipe)
-            arrived += records
+            arrived += self._checked(future.result(), batch, recipe)
           except Exception as error:
             error = getattr(error, 'cause', None) or error  # Ray wraps it
             if isinstance(error, ValueError | futures.BrokenExecutor):
               fatal = error  # the same everywhere, or for all jobs
-            elif attempts[number] <= self.workers.retries:
-              submit(number)
+            elif attempt <= self.workers.retries:
+              submit(batch, attempt + 1)
             else:
               limit = self.workers.time_limit
               note = f' (time limit: {limit:g} seconds)' if limit else ''
-              failures[number] = f'{type(error).__name__}: {error}{note}'
+              reason = f'{type(error).__name__}: {error}{note}'
+              failures.append((batch, reason))
       yield arrived
       if fatal is not None:
         raise fatal
@@ -254,21 +249,20 @@ class Evaluator(jobs_lib.Trainer):
         ' that dies, or run it again with a new one: finished children are kept'
       ) from error
     finally:
-      for future in pending.values():
+      for *_, future in pending.values():
         if hasattr(future, 'cancel'):
           future.cancel()
-    for number, reason in failures.items():
-      for request in batches[number]:
+    for batch, reason in failures:
+      for request in batch:
         self.store.put_failure(self._key(request, recipe), reason)
     if failures:
-      number, reason = next(iter(failures.items()))
-      network, seed = batches[number][0]
+      ((network, seed), *_), reason = failures[0]
       name = ' + '.join(self.space.names(network)) or 'no symmetry'
       raise executors_lib.WorkerError(
-        f'{len(failures)} of {len(batches)} jobs failed {attempts[number]}'
-        f' times each; the first, of {name} with seed {seed}:'
-        f' {textwrap.shorten(reason, _REASON)}; all other children are kept:'
-        ' run it again to retry'
+        f'{len(failures)} of {num_batches} jobs failed'
+        f' {self.workers.retries + 1} times each; the first, of {name} with'
+        f' seed {seed}: {textwrap.shorten(reason, _REASON)}; all other children'
+        ' are kept: run it again to retry'
       )
 
   @functools.cached_property
@@ -276,22 +270,21 @@ class Evaluator(jobs_lib.Trainer):
     """The file of the data set, which workers read."""
     return jobs_lib.write_data(self.data, self.folder)
 
-  def _check(
-    self, records: Any, requests: Sequence[Request], recipe: recipe_lib.Recipe
-  ) -> None:
-    """Raises unless a worker returned the records that it was asked for."""
-    expected = [self._key(request, recipe) for request in requests]
+  def _checked(
+    self, records: Any, batch: Sequence[Request], recipe: recipe_lib.Recipe
+  ) -> list[Record]:
+    """Returns a worker's records; raises unless it was asked for these."""
     try:
-      got = [record.key for record in records]
-      lengths = {len(record.validation_loss) for record in records}
+      found = [(record.key, len(record.validation_loss)) for record in records]
     except (AttributeError, TypeError) as error:
       raise executors_lib.WorkerError(
         f'expected records from the worker, got {records!r:.80}'
       ) from error
-    if got != expected or lengths != {recipe.epochs}:
+    if found != [(self._key(r, recipe), recipe.epochs) for r in batch]:
       raise executors_lib.WorkerError(
         'the worker returned records of other children than it was asked for'
       )
+    return records
 
 
 def start(
@@ -313,33 +306,33 @@ class _Finished:
 
   def __init__(self) -> None:
     self._numbers: queue.SimpleQueue[int] = queue.SimpleQueue()
-    self._waited: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
-    self._thread: threading.Thread | None = None
 
   def watch(self, number: int, future: Any) -> None:
     """Reports a number when its future has finished."""
     if hasattr(future, 'add_done_callback'):
       future.add_done_callback(lambda _: self._numbers.put(number))
-      return
-    self._waited.put((number, future))
-    if self._thread is None:
-      self._thread = threading.Thread(target=self._wait, daemon=True)
-      self._thread.start()
+    else:
+      self._waited.put((number, future))
 
-  def _wait(self) -> None:
+  @functools.cached_property
+  def _waited(self) -> queue.SimpleQueue[tuple[int, Any]]:
+    waited: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+    waits = threading.Thread(target=self._wait_in_order, args=[waited])
+    waits.daemon = True
+    waits.start()
+    return waited
+
+  def _wait_in_order(self, waited: queue.SimpleQueue[tuple[int, Any]]) -> None:
     while True:
-      number, future = self._waited.get()
+      number, future = waited.get()
       with contextlib.suppress(Exception):
         future.result()
       self._numbers.put(number)
 
   def wait(self) -> list[int]:
     """Returns the numbers of all that have finished, at least one."""
-    numbers = [self._numbers.get()]
-    with contextlib.suppress(queue.Empty):
-      while True:
-        numbers.append(self._numbers.get_nowait())
-    return numbers
+    count = max(1, self._numbers.qsize())
+    return [self._numbers.get() for _ in range(count)]
 
 
 def make_evaluator(

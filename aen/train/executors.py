@@ -15,7 +15,6 @@ import multiprocessing
 from multiprocessing import connection
 import os
 import pathlib
-import queue
 import shutil
 import signal
 import tempfile
@@ -183,12 +182,8 @@ class Processes(contextlib.AbstractContextManager['Processes']):
     """Prepares processes, one per core by default; they start when needed."""
     self.workers = workers or num_cores()
     self._closed = False
-    # Idle ones; the last to finish is the first to get another job.
-    self._idle: queue.LifoQueue[_Process | None] = queue.LifoQueue()
-    self._all: set[_Process] = set()
-    for _ in range(self.workers):
-      self._idle.put(None)  # starts when it is needed
     self._threads = futures.ThreadPoolExecutor(self.workers, 'aen-worker')
+    self._processes: dict[int, _Process] = {}  # by the thread that waits for it
 
   def submit(
     self, function: Callable[[Any], Any], job: Any, /
@@ -197,37 +192,33 @@ class Processes(contextlib.AbstractContextManager['Processes']):
     return self._threads.submit(self._run, function, job)
 
   def _run(self, function: Callable[[Any], Any], job: Any) -> Any:
-    process = self._idle.get()
+    thread = threading.get_ident()
+    process = self._processes.get(thread) or _Process()
+    self._processes[thread] = process
     try:
-      if process is None:
-        process = _Process()
-        self._all.add(process)
-        if self._closed:
-          raise EOFError
+      if self._closed:
+        raise EOFError
       succeeded, value = process.run(function, job)
     except BaseException as error:
-      if process is not None:
-        self._all.discard(process)
-        died = isinstance(error, EOFError | ConnectionError)
-        code, process = process.end(wait=1 if died else 0), None
-        if died:
-          raise WorkerError(f'the worker died (exit code {code})') from error
+      del self._processes[thread]
+      died = isinstance(error, EOFError | ConnectionError)
+      code = process.end(wait=1 if died else 0)
+      if died:
+        raise WorkerError(f'the worker died (exit code {code})') from error
       raise
-    finally:
-      self._idle.put(process)
     if succeeded:
       return value
     raise value
 
   def pids(self) -> list[int]:
     """Returns the ids of the processes that have been started."""
-    return [process.pid for process in list(self._all)]
+    return [process.pid for process in list(self._processes.values())]
 
   def close(self) -> None:
     """Ends all processes, also in the middle of a job."""
     self._closed = True
     self._threads.shutdown(wait=False, cancel_futures=True)
-    for process in list(self._all):
+    for process in list(self._processes.values()):
       process.end()
     self._threads.shutdown()
 

@@ -6,7 +6,7 @@ on the same kind of device. The data set is a file of arrays, under the hash of
 its content. Workers never open the store.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import dataclasses
 import faulthandler
@@ -65,11 +65,17 @@ class Trainer:
   @functools.cached_property
   def program(self) -> Callable[[int], nn.Module]:
     """Returns a network's program."""
-    return functools.lru_cache(maxsize=None)(self.space.program)
+    return functools.cache(self.space.program)
 
   @functools.cached_property
   def _network_key(self) -> Callable[[int], str]:
-    return functools.lru_cache(maxsize=None)(self.space.key)
+    return functools.cache(self.space.key)
+
+  @property
+  def batch_size(self) -> int:
+    """The number of children that are trained side by side on each device."""
+    default = child_lib.default_batch(jax.devices()[0])
+    return self.children_per_batch or default
 
   def _key(
     self, request: Request, recipe: recipe_lib.Recipe
@@ -94,15 +100,12 @@ class Trainer:
       lambda *leaves: np.stack(leaves), *map(self.space.inputs, networks)
     )
     kernel_init = recipe_lib.INITIALIZERS[recipe.initializer].kernel_init
+    model = self.program(networks[0]).clone(kernel_init=kernel_init)
     trained = child_lib.train_children(
       jnp.stack([jax.random.key(seed) for seed in seeds]),
       inputs.collections,
       self.data,
-      child_lib.ChildConfig(
-        self.program(networks[0]).clone(kernel_init=kernel_init),
-        recipe,
-        self.keep_params,
-      ),
+      child_lib.ChildConfig(model, recipe, self.keep_params),
       children_per_batch=self.children_per_batch,
       devices=devices,
       augmentations=inputs.augmentations,
@@ -121,26 +124,26 @@ class Trainer:
   ) -> Record:
     """Adds who the child is; curves become tuples of floats."""
     network, _ = request
-    test = 0 if self.data.test is None else len(self.data.test.labels)
-    few = 0 if self.data.few is None else int(self.data.few.sum())
-
-    def accuracy(curve: Any, total: int) -> tuple[float, ...]:
-      """Returns count / total in double precision; R² as it is."""
-      if self.data.validation.labels.dtype.kind == 'f' or (
-        recipe.criterion == 'balanced_accuracy'
-      ):
-        return tuple(map(float, curve))
-      return tuple(round(float(value) * total) / total for value in curve)
-
+    few, test, validation = self.data.few, self.data.test, self.data.validation
+    # The images of which an accuracy is a fraction.
+    totals = {
+      'validation_accuracy': len(validation.labels),
+      'test_accuracy': 0 if test is None else len(test.labels),
+      'few_test_accuracy': 0 if few is None else int(few.sum()),
+    }
+    if validation.labels.dtype.kind == 'f' or (
+      recipe.criterion == 'balanced_accuracy'
+    ):
+      totals = {}
+    curves = {}
+    for name in store_lib.CURVES:
+      curve = np.asarray(getattr(trained, name), np.float64)
+      if total := totals.get(name):  # exact in double precision
+        curve = np.rint(curve * total) / total
+      curves[name] = tuple(curve.tolist())
     params = trained.params
-    return trained.replace(
-      train_loss=tuple(map(float, trained.train_loss)),
-      validation_accuracy=accuracy(
-        trained.validation_accuracy, len(self.data.validation.labels)
-      ),
-      validation_loss=tuple(map(float, trained.validation_loss)),
-      test_accuracy=accuracy(trained.test_accuracy, test),
-      few_test_accuracy=accuracy(trained.few_test_accuracy, few),
+    return Record(
+      **curves,
       diverged=bool(trained.diverged),
       params=None if params is None else self.space.unpad(network, params),
       key=self._key(request, recipe),
@@ -182,19 +185,13 @@ def describe(evaluator: Any, recipe: recipe_lib.Recipe) -> dict[str, Any]:
     'fingerprint': evaluator.fingerprint,
     'recipe': dataclasses.asdict(recipe),
     'keep_params': evaluator.keep_params,
-    'children_per_batch': batch_size(evaluator),
+    'children_per_batch': evaluator.batch_size,
     'time_limit': workers.time_limit,
     'workers': number if isinstance(number, int) else 0,
     'settings': {name: getattr(jax.config, name) for name in _SETTINGS},
     'environment': executors_lib.thread_environment(workers.threads or 1),
     'head': _process(),
   }
-
-
-def batch_size(trainer: Trainer) -> int:
-  """Returns how many children are trained side by side on each device."""
-  default = child_lib.default_batch(jax.devices()[0])
-  return trainer.children_per_batch or default
 
 
 def _importable(symmetry: symmetries_lib.Symmetry) -> str:
@@ -225,33 +222,25 @@ def run(
     read: Returns the content of the data file; by default it is read.
   """
   started, limit = time.time(), None
-  if job['head'] != _process():
-    _take_over(job)
+  if job['head'] != _process():  # a worker takes over the settings of the head
     limit = job['time_limit']
+    # XLA reads these when a process uses JAX for the first time.
+    os.environ.update(job['environment'])
+    for name, value in job['settings'].items():
+      if getattr(jax.config, name) != value:
+        jax.config.update(name, value)
   if limit is not None:  # ends this process even if it hangs outside Python
     faulthandler.dump_traceback_later(limit, exit=True)
   try:
     trainer = _trainer(job, read)
     trainer.program(0)  # which the space chooses for all networks at once
-    requests = [(network, seed) for network, seed in job['requests']]
     records = []
-    for batch in divided(requests, job['children_per_batch']):
+    for batch in divided(job['requests'], job['children_per_batch']):
       records += trainer._train(batch, jax.devices()[:1], trainer.recipe)
     return with_origin(records, started, job['workers'])
   finally:
     if limit is not None:
       faulthandler.cancel_dump_traceback_later()
-
-
-def _take_over(job: executors_lib.Job) -> None:
-  """Gives a worker the settings of the head.
-
-  XLA reads the environment when a process uses JAX for the first time.
-  """
-  os.environ.update(job['environment'])
-  for name, value in job['settings'].items():
-    if getattr(jax.config, name) != value:
-      jax.config.update(name, value)
 
 
 _trainers: dict[str, Trainer] = {}
@@ -336,7 +325,9 @@ def _cpu() -> str:
   return f'cpu ({model})'
 
 
-def divided(requests: Sequence[Request], size: int) -> list[list[Request]]:
+def divided(
+  requests: Sequence[Request], size: int
+) -> Iterator[Sequence[Request]]:
   """Divides requests into batches of a size; the last may be smaller."""
-  starts = range(0, len(requests), size)
-  return [list(requests[i : i + size]) for i in starts]
+  for start in range(0, len(requests), size):
+    yield requests[start : start + size]

@@ -100,7 +100,7 @@ class Record(struct.PyTreeNode):
     return len(self.validation_accuracy)
 
 
-_CURVES = (
+CURVES = (
   'train_loss',
   'validation_accuracy',
   'validation_loss',
@@ -108,7 +108,7 @@ _CURVES = (
   'few_test_accuracy',
 )
 _KEY = tuple(field.name for field in dataclasses.fields(ChildKey))
-COLUMNS = (*_KEY, 'symmetries', 'num_weights', *_CURVES, 'diverged', 'seconds')
+COLUMNS = (*_KEY, 'symmetries', 'num_weights', *CURVES, 'diverged', 'seconds')
 _SIGNED = (*COLUMNS, 'origin')  # what checksums cover
 _IS_CHILD = ' AND '.join(f'{name} = ?' for name in _KEY)
 # What brings a file from each version to the next one; 0 is a new file.
@@ -406,7 +406,7 @@ def _as_row(record: Record) -> tuple[Any, ...]:
     *vars(record.key).values(),  # astuple would copy, which takes longer
     record.symmetries,
     record.num_weights,
-    *(json.dumps(getattr(record, name)) for name in _CURVES),
+    *(json.dumps(getattr(record, name)) for name in CURVES),
     int(record.diverged),
     float(record.seconds),
     record.origin and json.dumps(dataclasses.asdict(record.origin)),
@@ -422,7 +422,7 @@ def _as_record(row: Sequence[Any]) -> Record:
   *curves, diverged, seconds, origin, params = rest
   parsed = [tuple(json.loads(curve)) for curve in curves]
   record = Record(
-    **dict(zip(_CURVES, parsed, strict=True)),
+    **dict(zip(CURVES, parsed, strict=True)),
     diverged=bool(int(diverged)),
     params=None if params is None else unpack(params),
     key=ChildKey(network, data, recipe, int(seed)),
@@ -464,7 +464,7 @@ def unpack(packed: bytes) -> Any:
 
 def _check_curves(record: Record) -> None:
   """Raises a ValueError unless a record's curves are numbers that fit."""
-  curves = {name: getattr(record, name) for name in _CURVES}
+  curves = {name: getattr(record, name) for name in CURVES}
   if len({len(curve) for curve in curves.values()} - {0}) != 1:
     raise ValueError('the curves have different numbers of epochs')
   for name, curve in curves.items():
