@@ -611,11 +611,12 @@ def _train(
 
   def share(stacked: Any, data: ChildData) -> tuple[_Child, Record]:
     """Trains one device's share."""
-    return lax.map(
-      lambda each: _epoch(*each, data, config),
-      stacked,
-      batch_size=None if children_per_batch == 1 else children_per_batch,
-    )
+
+    def one(each: tuple[_Child, _Plan, Any, Any]) -> tuple[_Child, Record]:
+      return _epoch(*each, data, config)
+
+    batch_size = None if children_per_batch == 1 else children_per_batch
+    return lax.map(one, stacked, batch_size=batch_size)
 
   if mesh.size == 1:
     return share(stacked, data)

@@ -6,15 +6,11 @@ contains does not depend on the number of workers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent import futures
 import contextlib
 import dataclasses
 import functools
-import itertools
 import pathlib
-import queue
 import textwrap
-import threading
 import time
 from typing import Any
 
@@ -37,7 +33,6 @@ from aen.train.store import Record
 # (requests, epochs or None for the recipe's) -> one record per request
 Evaluate = Callable[[Sequence[Request], int | None], list[Record]]
 
-_AHEAD = 10_000  # jobs that an executor has at once
 _REASON = 300  # characters of an error message
 
 
@@ -191,100 +186,63 @@ class Evaluator(jobs_lib.Trainer):
   ) -> Iterator[list[Record]]:
     """Has an executor train batches; yields records as they arrive.
 
-    The first list is empty: by then jobs have been submitted. A job that fails
-    is submitted again, `retries` times at most.
-
-    Raises:
-      executors.WorkerError: Some job failed every time. By then all others have
-        been yielded.
+    The first list is empty: by then jobs have been submitted. If a job failed
+    every time, it raises a `WorkerError` when all others have been yielded.
     """
-    num_batches, numbers = 0, itertools.count()
-    pending: dict[int, tuple[list[Request], int, Any]] = {}
-    finished = _Finished()
-    failures: list[tuple[list[Request], str]] = []
-    common = functools.cache(lambda: jobs_lib.describe(self, recipe))
 
-    def submit(batch: list[Request], attempt: int) -> None:
-      # The attempt makes each job another one, also for Dask, which would
-      # otherwise return the error of the first.
-      requests = [[int(network), int(seed)] for network, seed in batch]
-      job = common() | {'requests': requests, 'attempt': attempt}
-      number, future = next(numbers), self.executor.submit(jobs_lib.run, job)
-      pending[number] = batch, attempt, future
-      finished.watch(number, future)
+    def jobs() -> Iterator[executors_lib.Job]:
+      common: executors_lib.Job = {}
+      for batch in batches:
+        common = common or jobs_lib.describe(self, recipe)
+        requests = [[int(network), int(seed)] for network, seed in batch]
+        yield {**common, 'requests': requests}
 
-    arrived: list[Record] = []
-    fatal = None
-    try:
-      while fatal is None:
-        for batch in itertools.islice(batches, _AHEAD - len(pending)):
-          num_batches += 1
-          submit(batch, 1)
-        yield arrived
-        arrived = []
-        if not pending:
-          break
-        for number in finished.wait():
-          batch, attempt, future = pending.pop(number)
-          try:
-            arrived += self._checked(future.result(), batch, recipe)
-          except Exception as error:
-            error = getattr(error, 'cause', None) or error  # Ray wraps it
-            if isinstance(error, ValueError | futures.BrokenExecutor):
-              fatal = error  # the same everywhere, or for all jobs
-            elif attempt <= self.workers.retries:
-              submit(batch, attempt + 1)
-            else:
-              limit = self.workers.time_limit
-              note = f' (time limit: {limit:g} seconds)' if limit else ''
-              reason = f'{type(error).__name__}: {error}{note}'
-              failures.append((batch, reason))
-      yield arrived
-      if fatal is not None:
-        raise fatal
-    except futures.BrokenExecutor as error:
-      raise executors_lib.WorkerError(
-        'a process of the executor died, and such an executor takes no more'
-        f" jobs ({error}); use executor='processes', which replaces a process"
-        ' that dies, or run it again with a new one: finished children are kept'
-      ) from error
-    finally:
-      for *_, future in pending.values():
-        if hasattr(future, 'cancel'):
-          future.cancel()
-    for batch, reason in failures:
-      for request in batch:
+    def check(job: executors_lib.Job, records: Any) -> None:
+      """Raises unless a worker returned the records that it was asked for."""
+      try:
+        found = [(r.key, len(r.validation_loss)) for r in records]
+      except (AttributeError, TypeError) as error:
+        raise executors_lib.WorkerError(
+          f'expected records from the worker, got {records!r:.80}'
+        ) from error
+      keys = [self._key(request, recipe) for request in job['requests']]
+      if found != [(key, recipe.epochs) for key in keys]:
+        raise executors_lib.WorkerError(
+          'the worker returned records of other children than it was asked for'
+        )
+
+    retries, limit = self.workers.retries, self.workers.time_limit
+    note = f' (time limit: {limit:g} seconds)' if limit else ''
+    num_jobs, failures = 0, []
+    for outcomes in executors_lib.run_all(
+      self.executor, jobs_lib.run, jobs(), check, retries
+    ):
+      records: list[Record] = []
+      for job, outcome in outcomes:
+        if isinstance(outcome, Exception):
+          reason = f'{type(outcome).__name__}: {outcome}{note}'
+          failures.append((job['requests'], reason))
+        else:
+          records += outcome
+      num_jobs += len(outcomes)
+      yield records
+    for requests, reason in failures:
+      for request in requests:
         self.store.put_failure(self._key(request, recipe), reason)
     if failures:
       ((network, seed), *_), reason = failures[0]
       name = ' + '.join(self.space.names(network)) or 'no symmetry'
       raise executors_lib.WorkerError(
-        f'{len(failures)} of {num_batches} jobs failed'
-        f' {self.workers.retries + 1} times each; the first, of {name} with'
-        f' seed {seed}: {textwrap.shorten(reason, _REASON)}; all other children'
-        ' are kept: run it again to retry'
+        f'{len(failures)} of {num_jobs} jobs failed {retries + 1} times each;'
+        f' the first, of {name} with seed {seed}:'
+        f' {textwrap.shorten(reason, _REASON)}; all other children are kept:'
+        ' run it again to retry'
       )
 
   @functools.cached_property
   def data_file(self) -> pathlib.Path:
     """The file of the data set, which workers read."""
     return jobs_lib.write_data(self.data, self.folder)
-
-  def _checked(
-    self, records: Any, batch: Sequence[Request], recipe: recipe_lib.Recipe
-  ) -> list[Record]:
-    """Returns a worker's records; raises unless it was asked for these."""
-    try:
-      found = [(record.key, len(record.validation_loss)) for record in records]
-    except (AttributeError, TypeError) as error:
-      raise executors_lib.WorkerError(
-        f'expected records from the worker, got {records!r:.80}'
-      ) from error
-    if found != [(self._key(r, recipe), recipe.epochs) for r in batch]:
-      raise executors_lib.WorkerError(
-        'the worker returned records of other children than it was asked for'
-      )
-    return records
 
 
 def start(
@@ -295,44 +253,6 @@ def start(
     return evaluate.start(requests)
   records = evaluate(requests, None)
   return lambda: records
-
-
-class _Finished:
-  """Says which futures have finished, as soon as they have.
-
-  Futures that call nobody back, such as those of submitit, are waited for in
-  order by a thread.
-  """
-
-  def __init__(self) -> None:
-    self._numbers: queue.SimpleQueue[int] = queue.SimpleQueue()
-
-  def watch(self, number: int, future: Any) -> None:
-    """Reports a number when its future has finished."""
-    if hasattr(future, 'add_done_callback'):
-      future.add_done_callback(lambda _: self._numbers.put(number))
-    else:
-      self._waited.put((number, future))
-
-  @functools.cached_property
-  def _waited(self) -> queue.SimpleQueue[tuple[int, Any]]:
-    waited: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
-    waits = threading.Thread(target=self._wait_in_order, args=[waited])
-    waits.daemon = True
-    waits.start()
-    return waited
-
-  def _wait_in_order(self, waited: queue.SimpleQueue[tuple[int, Any]]) -> None:
-    while True:
-      number, future = waited.get()
-      with contextlib.suppress(Exception):
-        future.result()
-      self._numbers.put(number)
-
-  def wait(self) -> list[int]:
-    """Returns the numbers of all that have finished, at least one."""
-    count = max(1, self._numbers.qsize())
-    return [self._numbers.get() for _ in range(count)]
 
 
 def make_evaluator(

@@ -6,15 +6,18 @@ are executors as they are. Here are processes of this machine and an adapter for
 Ray.
 """
 
+import collections
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 import contextlib
 import dataclasses
+import itertools
 import logging
 import multiprocessing
 from multiprocessing import connection
 import os
 import pathlib
+import queue
 import shutil
 import signal
 import tempfile
@@ -29,6 +32,7 @@ from aen import io as io_lib
 # A job is JSON; what trains it returns records. See `aen.train.jobs`.
 Job = Mapping[str, Any]
 _MANY = 100  # workers of a cluster
+_AHEAD = 10_000  # jobs that an executor has at once
 
 
 class WorkerError(OSError):
@@ -167,6 +171,78 @@ def keep_compilations() -> None:
   if folder and getattr(jax.config, setting) is None:
     jax.config.update(setting, str(folder / 'xla'))
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.05)
+
+
+def run_all(
+  executor: Any,
+  function: Callable[[Job], Any],
+  jobs: Iterator[Job],
+  check: Callable[[Job, Any], None],
+  retries: int,
+) -> Iterator[list[tuple[Job, Any]]]:
+  """Runs jobs; yields them with their results, or errors, as they finish.
+
+  The first list is empty: by then jobs have been submitted. A job that fails,
+  or whose result does not pass the check, is submitted again, `retries` times
+  at most. A `ValueError` is raised at once: it would be the same everywhere.
+  """
+  numbers = itertools.count()
+  pending: dict[int, tuple[Job, Any]] = {}  # jobs and their futures
+  finished: queue.SimpleQueue[int] = queue.SimpleQueue()
+  # Futures that call nobody back, such as those of submitit: waited for in
+  # order.
+  silent: collections.deque[int] = collections.deque()
+
+  def submit(job: Job, attempt: int) -> None:
+    # The attempt makes each job another one, also for Dask, which would
+    # otherwise return the error of the first.
+    job, number = {**job, 'attempt': attempt}, next(numbers)
+    future = executor.submit(function, job)
+    pending[number] = job, future
+    if hasattr(future, 'add_done_callback'):
+      future.add_done_callback(lambda _: finished.put(number))
+    else:
+      silent.append(number)
+
+  done: list[tuple[Job, Any]] = []
+  fatal = None
+  try:
+    while fatal is None:
+      for job in itertools.islice(jobs, _AHEAD - len(pending)):
+        submit(job, attempt=1)
+      yield done
+      done = []
+      if not pending:
+        break
+      for _ in range(1 if silent else max(1, finished.qsize())):
+        number = silent.popleft() if silent else finished.get()
+        job, future = pending[number]
+        try:
+          result = future.result()
+          check(job, result)
+          done.append((job, result))
+        except Exception as error:
+          error = getattr(error, 'cause', None) or error  # Ray wraps it
+          if isinstance(error, ValueError | futures.BrokenExecutor):
+            fatal = error
+          elif job['attempt'] <= retries:
+            submit(job, job['attempt'] + 1)
+          else:
+            done.append((job, error))
+        del pending[number]
+    yield done
+    if fatal is not None:
+      raise fatal
+  except futures.BrokenExecutor as error:
+    raise WorkerError(
+      'a process of the executor died, and such an executor takes no more jobs'
+      f" ({error}); use executor='processes', which replaces a process that"
+      ' dies, or run it again with a new one: finished children are kept'
+    ) from error
+  finally:
+    for _, future in pending.values():
+      if hasattr(future, 'cancel'):
+        future.cancel()
 
 
 class Processes(contextlib.AbstractContextManager['Processes']):

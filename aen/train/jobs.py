@@ -80,13 +80,9 @@ class Trainer:
   def _key(
     self, request: Request, recipe: recipe_lib.Recipe
   ) -> store_lib.ChildKey:
-    network, seed = request
-    return store_lib.ChildKey(
-      network=self._network_key(network),
-      data=self.fingerprint,
-      recipe=recipe_lib.recipe_key(recipe),
-      seed=int(seed),
-    )
+    network, seed = self._network_key(request[0]), int(request[1])
+    key = recipe_lib.recipe_key(recipe)
+    return store_lib.ChildKey(network, self.fingerprint, key, seed)
 
   def _train(
     self,
@@ -142,7 +138,7 @@ class Trainer:
         curve = np.rint(curve * total) / total
       curves[name] = tuple(curve.tolist())
     params = trained.params
-    return Record(
+    return trained.replace(
       **curves,
       diverged=bool(trained.diverged),
       params=None if params is None else self.space.unpad(network, params),

@@ -83,13 +83,12 @@ def _halved_if_linear(_: jax.Array, params: Params, shared: Params) -> Params:
   }
 
 
-def _centred(_: jax.Array, params: Params, shared: Params) -> Params:
+def _centred(_: jax.Array, params: Params, __: Params) -> Params:
   """Subtracts the mean of each filter.
 
   Inputs after a ReLU have a positive mean, which a filter multiplies by the sum
   of its weights. Without this term, outputs vary less between draws.
   """
-  del shared
 
   def centred(kernel: jax.Array) -> jax.Array:
     inputs = tuple(range(max(1, kernel.ndim - 1)))
@@ -201,9 +200,7 @@ class Recipe:
         )
     rate = self.learning_rate
     if not isinstance(rate, _NUMBER) or not 0 < rate < np.inf:
-      raise ValueError(
-        f'learning_rate must be positive, got {self.learning_rate!r}'
-      )
+      raise ValueError(f'learning_rate must be positive, got {rate!r}')
     if not isinstance(self.momentum, _NUMBER) or not 0 <= self.momentum < 1:
       raise ValueError(f'momentum must be in [0, 1), got {self.momentum!r}')
     # Equal recipes are written alike in keys of the store: 1 is 1.0.

@@ -136,12 +136,8 @@ def value(
 
   Only the first `epochs` count, if given.
   """
-  scores = [
-    float(recipe_lib.scores(record, criterion)[best])
-    for record in records
-    for best in [recipe_lib.best_epoch(record, criterion, epochs)]
-  ]
-  return float(np.mean(scores))
+  scores = [recipe_lib.scores(record, criterion)[:epochs] for record in records]
+  return float(np.mean([float(np.max(curve)) for curve in scores]))
 
 
 def paper_protocol(record: Record) -> float:
