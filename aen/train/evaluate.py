@@ -138,10 +138,8 @@ class Evaluator(jobs_lib.Trainer):
 
     Without an executor, it does nothing. Of executors that were given as
     objects, such as SLURM's, it is not known what a job costs: only workers of
-    those that were given by name prepare without a child to train.
-
-    Returns:
-      What waits for these children; they are in the store then.
+    those that were given by name prepare without a child to train. Returns what
+    waits for these children; they are in the store then.
     """
     if self.executor is None:
       return lambda: ()
@@ -270,7 +268,7 @@ def make_evaluator(
     scaling: Applied to all images; by default that of the recipe.
     measure_test: Whether to measure test accuracy after every epoch.
     few: Test images whose accuracy is also measured apart. bool [N]
-    **options: The other fields of `Evaluator`.
+    **options: Fields of `Evaluator`.
   """
   recipe: recipe_lib.Recipe = options['recipe']
   scaling = scaling or scaling_of(data.train.images, recipe.scaling)
@@ -313,13 +311,7 @@ def progress_bar(
 ) -> Iterator[Callable[[Sequence[Record]], None]]:
   """Shows a progress bar of children on a terminal; silent elsewhere.
 
-  Args:
-    what: The label before the bar.
-    total: The number of children; None if unknown.
-    *also: Called with the same records.
-
-  Yields:
-    An `on_trained` that counts children.
+  Yields an `on_trained` that counts children and calls `also`.
   """
   best = 0.0
   with tqdm.tqdm(total=total, desc=what, unit='child', disable=None) as bar:

@@ -238,6 +238,6 @@ def scores(record: Any, criterion: str) -> Any:
   return jnp.exp(-jnp.asarray(record.validation_loss))
 
 
-def best_epoch(record: Any, criterion: str, epochs: int | None = None) -> int:
-  """Returns the best of the first `epochs` epochs, the first among equals."""
-  return int(np.argmax(scores(record, criterion)[:epochs]))
+def best_epoch(record: Any, criterion: str) -> int:
+  """Returns the best epoch, the first among equals."""
+  return int(np.argmax(scores(record, criterion)))

@@ -155,11 +155,7 @@ def validation_protocol(record: Record, criterion: str) -> float:
 
 
 def balanced(right: np.ndarray, labels: np.ndarray) -> float:
-  """Returns the mean over classes of the share of right answers.
-
-  Args:
-    right: Which images each child gets right, bool [S, N].
-    labels: The class of each image, [N].
+  """Returns the mean over classes of the share of right answers [S, N].
 
   >>> balanced(np.array([[True, True, True, False]]), np.array([0, 0, 0, 1]))
   0.5

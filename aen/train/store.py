@@ -200,9 +200,7 @@ class Results(contextlib.AbstractContextManager['Results']):
   def get(self, key: ChildKey, with_params: bool = False) -> Record | None:
     """Returns a child's record, or None if it has not been trained.
 
-    Args:
-      key: The child.
-      with_params: Whether to read its parameters too.
+    Its parameters are read on request.
     """
     found = self._records(
       f'WHERE {_IS_CHILD}', dataclasses.astuple(key), with_params
@@ -281,8 +279,7 @@ class Results(contextlib.AbstractContextManager['Results']):
   def import_csv(self, path: str | os.PathLike[str]) -> int:
     """Adds the records of a file that `export_csv` wrote, all or none.
 
-    Returns:
-      The number of records in the file.
+    Returns the number of records in the file.
     """
     opened = gzip.open if _is_compressed(path) else open
     with opened(path, 'rt', newline='', encoding='utf-8') as file:
@@ -446,11 +443,7 @@ def pack(params: Any) -> bytes:
 
 
 def unpack(packed: bytes) -> Any:
-  """Restores parameters from the bytes of `pack`.
-
-  Raises:
-    ValueError: They are damaged.
-  """
+  """Restores what `pack` wrote; raises a `ValueError` if it is damaged."""
   if packed.startswith(_MARK):  # earlier versions wrote the .npz file alone
     start = len(_MARK) + hashlib.sha256().digest_size
     digest, packed = packed[len(_MARK) : start], packed[start:]
