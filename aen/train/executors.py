@@ -100,12 +100,9 @@ class Workers:
   ) -> Iterator[dict[str, Any]]:
     """Starts the executor, if it was given by name, and ends it.
 
-    Args:
-      run_dir: Where data sets are written for workers; by default a temporary
-        directory, which other machines do not see.
-
-    Yields:
-      Fields of an evaluator; none for the executor local.
+    Yields fields of an evaluator; none for the executor local. Data sets are
+    written for workers into the run directory, by default into a temporary one,
+    which other machines do not see.
     """
     if self.executor == 'local':
       yield {}
@@ -362,10 +359,8 @@ class Ray(contextlib.AbstractContextManager['Ray']):
   def __init__(self, workers: int | None = None, **resources: Any) -> None:
     """Connects to the cluster; starts one on this machine if there is none.
 
-    Args:
-      workers: CPUs of a cluster that is started here; all by default.
-      **resources: What a job needs, as `ray.remote` takes it, such as
-        num_gpus=1; one CPU by default.
+    That one has `workers` CPUs, all by default. A job needs `resources`, as
+    `ray.remote` takes them, such as num_gpus=1; one CPU by default.
     """
     try:
       import ray

@@ -212,10 +212,8 @@ def run(
 ) -> list[Record]:
   """Trains the children of a job: a pure function, in whatever process.
 
-  Args:
-    job: Of `describe`, with `requests`, a list of pairs; an empty one has the
-      worker prepare for others.
-    read: Returns the content of the data file; by default it is read.
+  A job is that of `describe` with `requests`, a list of pairs; an empty one has
+  the worker prepare for others. `read` returns the content of the data file.
   """
   started, limit = time.time(), None
   if job['head'] != _process():  # a worker takes over the settings of the head
