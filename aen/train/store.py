@@ -18,7 +18,6 @@ import io
 import itertools
 import json
 import math
-import os
 import pathlib
 import re
 import sqlite3
@@ -165,7 +164,7 @@ class Results(contextlib.AbstractContextManager['Results']):
   0
   """
 
-  def __init__(self, path: str | os.PathLike[str] = MEMORY) -> None:
+  def __init__(self, path: io_lib.PathLike = MEMORY) -> None:
     """Opens a store, creating the file if necessary.
 
     Raises:
@@ -239,8 +238,7 @@ class Results(contextlib.AbstractContextManager['Results']):
   def put_failure(self, key: ChildKey, reason: str) -> None:
     """Notes why a child could not be trained, until it is."""
     row = (*dataclasses.astuple(key), reason)
-    with self._transaction():
-      self._run('INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?)', row)
+    self._run('INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?)', row)
 
   def failures(self) -> dict[ChildKey, str]:
     """Returns the children that could not be trained, and why."""
@@ -254,29 +252,30 @@ class Results(contextlib.AbstractContextManager['Results']):
 
   def forget_params(self) -> None:
     """Deletes all parameters, which take most of the space."""
-    with self._transaction():
-      self._run('UPDATE results SET params = NULL WHERE params IS NOT NULL')
+    self._run('UPDATE results SET params = NULL WHERE params IS NOT NULL')
     self._run('VACUUM')
 
-  def export_csv(self, path: str | os.PathLike[str]) -> None:
+  def export_csv(self, path: io_lib.PathLike) -> None:
     """Writes all records, without parameters, sorted by key.
 
     A file whose name ends in .gz is compressed. Equal records give equal bytes.
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator='\n')
-    writer.writerow(COLUMNS)
-    for record in self._records(f'ORDER BY {", ".join(_KEY)}'):
-      safe = record.replace(symmetries=io_lib.cell(record.symmetries))
-      writer.writerow(_as_row(safe)[: len(COLUMNS)])
+    records = self._records(f'ORDER BY {", ".join(_KEY)}')
     with contextlib.ExitStack() as stack:
-      file: Any = stack.enter_context(io_lib.written_whole(path))
       if _is_compressed(path):
-        packed = gzip.GzipFile('', 'wb', fileobj=file, mtime=0)
-        file = stack.enter_context(packed)
-      file.write(text.getvalue().encode())
+        whole = stack.enter_context(io_lib.written_whole(path))
+        packed: Any = gzip.GzipFile('', 'wb', fileobj=whole, mtime=0)
+        text = io.TextIOWrapper(packed, encoding='utf-8', newline='')
+        file = stack.enter_context(text)
+      else:
+        file = stack.enter_context(io_lib.written_text(path))
+      writer = csv.writer(file, lineterminator='\n')
+      writer.writerow(COLUMNS)
+      for record in records:
+        safe = record.replace(symmetries=io_lib.cell(record.symmetries))
+        writer.writerow(_as_row(safe)[: len(COLUMNS)])
 
-  def import_csv(self, path: str | os.PathLike[str]) -> int:
+  def import_csv(self, path: io_lib.PathLike) -> int:
     """Adds the records of a file that `export_csv` wrote, all or none.
 
     Returns the number of records in the file.
@@ -290,9 +289,18 @@ class Results(contextlib.AbstractContextManager['Results']):
           f'{path}: expected the columns {", ".join(COLUMNS)}, got'
           f' {", ".join(header) or "nothing"}; is it an export?'
         )
-      records = [
-        _from_csv(line, f'{path}, line {lines.line_num}') for line in lines
-      ]
+      records = []
+      for line in lines:
+        try:
+          record = _as_record((*line, None, None))
+        except (ValueError, TypeError) as error:
+          raise ValueError(
+            f'{path}, line {lines.line_num}: expected {len(COLUMNS)} columns as'
+            f' export_csv writes them, got {len(line)} ({error}); nothing was'
+            ' imported'
+          ) from error
+        symmetries = io_lib.from_cell(record.symmetries)
+        records.append(record.replace(symmetries=symmetries))
     self.put(records)
     return len(records)
 
@@ -394,7 +402,7 @@ def _network_file_system(path: str) -> str | None:
   return kind if kind and _NETWORK_FILE_SYSTEMS.fullmatch(kind) else None
 
 
-def _is_compressed(path: str | os.PathLike[str]) -> bool:
+def _is_compressed(path: io_lib.PathLike) -> bool:
   return pathlib.Path(path).suffix == '.gz'
 
 
@@ -464,14 +472,3 @@ def _check_curves(record: Record) -> None:
     low, high = (0, 1) if name.endswith('accuracy') else (-math.inf, math.inf)
     if not all(low <= v <= high and math.isfinite(v) for v in curve):
       raise ValueError(f'{name} holds values outside {low}…{high}')
-
-
-def _from_csv(line: Sequence[str], where: str) -> Record:
-  try:
-    record = _as_record((*line, None, None))
-  except (ValueError, TypeError) as error:
-    raise ValueError(
-      f'{where}: expected {len(COLUMNS)} columns as export_csv writes them, got'
-      f' {len(line)} ({error}); nothing was imported'
-    ) from error
-  return record.replace(symmetries=io_lib.from_cell(record.symmetries))
