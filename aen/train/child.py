@@ -66,17 +66,14 @@ class ChildInputs(NamedTuple):
 class ChildConfig:
   """The program that trains a child: what is compiled, not traced.
 
-  Attributes:
-    model: Maps images [B, ...] to logits [B, num_classes], or [B, 1] if labels
-      are numbers. If its `__call__` takes `train`, it is passed train=True and
-      a key for dropout in training.
-    recipe: The hyperparameters.
-    return_params: Whether to return the best epoch's parameters.
+  The model maps images [B, ...] to logits [B, num_classes], or [B, 1] if labels
+  are numbers. If its `__call__` takes `train`, it is passed train=True and a
+  key for dropout in training.
   """
 
   model: nn.Module
   recipe: recipe_lib.Recipe = recipe_lib.Recipe()
-  return_params: bool = False
+  return_params: bool = False  # of the best epoch
 
 
 def train_child(

@@ -256,7 +256,8 @@ class Processes(contextlib.AbstractContextManager['Processes']):
     self.workers = workers or num_cores()
     self._closed = False
     self._threads = futures.ThreadPoolExecutor(self.workers, 'aen-worker')
-    self._processes: dict[int, _Process] = {}  # by the thread that waits for it
+    # Processes and their pipes, by the thread that waits for them.
+    self._processes: dict[int, tuple[Any, connection.Connection]] = {}
 
   def submit(
     self, function: Callable[[Any], Any], job: Any, /
@@ -266,16 +267,18 @@ class Processes(contextlib.AbstractContextManager['Processes']):
 
   def _run(self, function: Callable[[Any], Any], job: Any) -> Any:
     thread = threading.get_ident()
-    process = self._processes.get(thread) or _Process()
-    self._processes[thread] = process
+    if thread not in self._processes:
+      self._processes[thread] = _start()
+    process, pipe = self._processes[thread]
     try:
       if self._closed:
         raise EOFError
-      succeeded, value = process.run(function, job)
+      pipe.send((function, job))
+      succeeded, value = pipe.recv()
     except BaseException as error:
       del self._processes[thread]
       died = isinstance(error, EOFError | ConnectionError)
-      code = process.end(wait=1 if died else 0)
+      code = _end(process, wait=1 if died else 0)
       if died:
         raise WorkerError(f'the worker died (exit code {code})') from error
       raise
@@ -285,46 +288,36 @@ class Processes(contextlib.AbstractContextManager['Processes']):
 
   def pids(self) -> list[int]:
     """Returns the ids of the processes that have been started."""
-    return [process.pid for process in list(self._processes.values())]
+    return [process.pid for process, _ in list(self._processes.values())]
 
   def close(self) -> None:
     """Ends all processes, also in the middle of a job."""
     self._closed = True
     self._threads.shutdown(wait=False, cancel_futures=True)
-    for process in list(self._processes.values()):
-      process.end()
+    for process, _ in list(self._processes.values()):
+      _end(process)
     self._threads.shutdown()
 
   def __exit__(self, *_: object) -> None:
     self.close()
 
 
-class _Process:
-  """One process, which runs a job at a time, and ends if the head does."""
+def _start() -> tuple[Any, connection.Connection]:
+  """Starts a process that runs a job at a time; returns its pipe too."""
+  context = multiprocessing.get_context('spawn')  # JAX has threads: no fork
+  pipe, theirs = context.Pipe()
+  process = context.Process(target=_serve, args=(theirs,), daemon=True)
+  process.start()
+  theirs.close()  # so that only the process has it
+  return process, pipe
 
-  def __init__(self) -> None:
-    context = multiprocessing.get_context('spawn')  # JAX has threads: no fork
-    self._pipe, theirs = context.Pipe()
-    self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-    self._process.start()
-    theirs.close()  # so that only the process has it
 
-  @property
-  def pid(self) -> int:
-    assert self._process.pid is not None
-    return self._process.pid
-
-  def run(self, function: Callable[[Any], Any], job: Any) -> tuple[bool, Any]:
-    """Returns whether function(job) succeeded, and its result or error."""
-    self._pipe.send((function, job))
-    return self._pipe.recv()
-
-  def end(self, wait: float = 0) -> int | None:
-    """Waits some seconds, then kills the process; returns its exit code."""
-    self._process.join(wait)
-    self._process.kill()
-    self._process.join()
-    return self._process.exitcode
+def _end(process: Any, wait: float = 0) -> int:
+  """Waits some seconds, then kills a process; returns its exit code."""
+  process.join(wait)
+  process.kill()
+  process.join()
+  return process.exitcode
 
 
 def _serve(pipe: connection.Connection) -> None:
