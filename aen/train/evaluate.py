@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import dataclasses
 import functools
-import pathlib
 import textwrap
 import time
 from typing import Any
@@ -144,7 +143,7 @@ class Evaluator(jobs_lib.Trainer):
     if self.executor is None:
       return lambda: ()
     if isinstance(self.workers.executor, str):
-      common = jobs_lib.describe(self, self.recipe)
+      common = self._described(self.recipe)
       for number in range(getattr(self.executor, 'workers', 0)):
         job = common | {'requests': [], 'attempt': -number}
         self.executor.submit(jobs_lib.run, job)
@@ -189,11 +188,9 @@ class Evaluator(jobs_lib.Trainer):
     """
 
     def jobs() -> Iterator[executors_lib.Job]:
-      common: executors_lib.Job = {}
       for batch in batches:
-        common = common or jobs_lib.describe(self, recipe)
         requests = [[int(network), int(seed)] for network, seed in batch]
-        yield {**common, 'requests': requests}
+        yield self._described(recipe) | {'requests': requests}
 
     def check(job: executors_lib.Job, records: Any) -> None:
       """Raises unless a worker returned the records that it was asked for."""
@@ -238,9 +235,9 @@ class Evaluator(jobs_lib.Trainer):
       )
 
   @functools.cached_property
-  def data_file(self) -> pathlib.Path:
-    """The file of the data set, which workers read."""
-    return jobs_lib.write_data(self.data, self.folder)
+  def _described(self) -> Callable[[recipe_lib.Recipe], dict[str, Any]]:
+    """Returns what jobs have in common; the data set has been written then."""
+    return functools.cache(functools.partial(jobs_lib.describe, self))
 
 
 def start(

@@ -148,9 +148,31 @@ class Trainer:
     )
 
 
-def write_data(
-  data: child_lib.ChildData, folder: io_lib.PathLike
-) -> pathlib.Path:
+def describe(evaluator: Any, recipe: recipe_lib.Recipe) -> dict[str, Any]:
+  """Returns all of an `Evaluator`'s jobs but their children, for JSON."""
+  own = {
+    symmetry.name: _importable(symmetry)
+    for symmetry in evaluator.space.symmetries
+    if symmetries_lib.NAMED.get(symmetry.name) != symmetry
+  }
+  workers = evaluator.workers
+  number = getattr(evaluator.executor, 'workers', 0)
+  return {
+    'space': [evaluator.space.factory, evaluator.space.spec(), own],
+    'data': _written(evaluator.data, evaluator.folder),
+    'fingerprint': evaluator.fingerprint,
+    'recipe': dataclasses.asdict(recipe),
+    'keep_params': evaluator.keep_params,
+    'children_per_batch': evaluator.batch_size,
+    'time_limit': workers.time_limit,
+    'workers': number if isinstance(number, int) else 0,
+    'settings': {name: getattr(jax.config, name) for name in _SETTINGS},
+    'environment': executors_lib.thread_environment(workers.threads or 1),
+    'head': _process(),
+  }
+
+
+def _written(data: child_lib.ChildData, folder: io_lib.PathLike) -> str:
   """Writes a data set for workers, under the hash of its content."""
   arrays = {
     name: value._asdict() if isinstance(value, child_lib.Examples) else value
@@ -163,31 +185,7 @@ def write_data(
   if not path.exists():
     with io_lib.written_whole(path) as file:
       file.write(packed)
-  return path
-
-
-def describe(evaluator: Any, recipe: recipe_lib.Recipe) -> dict[str, Any]:
-  """Returns all of an `Evaluator`'s jobs but their children, for JSON."""
-  own = {
-    symmetry.name: _importable(symmetry)
-    for symmetry in evaluator.space.symmetries
-    if symmetries_lib.NAMED.get(symmetry.name) != symmetry
-  }
-  workers = evaluator.workers
-  number = getattr(evaluator.executor, 'workers', 0)
-  return {
-    'space': [evaluator.space.factory, evaluator.space.spec(), own],
-    'data': str(evaluator.data_file),
-    'fingerprint': evaluator.fingerprint,
-    'recipe': dataclasses.asdict(recipe),
-    'keep_params': evaluator.keep_params,
-    'children_per_batch': evaluator.batch_size,
-    'time_limit': workers.time_limit,
-    'workers': number if isinstance(number, int) else 0,
-    'settings': {name: getattr(jax.config, name) for name in _SETTINGS},
-    'environment': executors_lib.thread_environment(workers.threads or 1),
-    'head': _process(),
-  }
+  return str(path)
 
 
 def _importable(symmetry: symmetries_lib.Symmetry) -> str:
@@ -274,7 +272,7 @@ def _space(described: str) -> Any:
 
 
 def _data(path: str, read: Callable[[], bytes] | None) -> child_lib.ChildData:
-  """Reads what `write_data` wrote."""
+  """Reads what `_written` wrote."""
   try:
     content = read() if read else pathlib.Path(path).read_bytes()
   except FileNotFoundError as error:
