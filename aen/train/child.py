@@ -223,12 +223,11 @@ def _normalised(
 
   def normalise(next_fun: Any, args: Any, kwargs: Any, context: Any) -> Any:
     y, name = next_fun(*args, **kwargs), context.module.name
-    if context.method_name != '__call__' or 'kernel' not in params.get(
-      name, {}
-    ):
+    layer = params.get(name, {})
+    if context.method_name != '__call__' or 'kernel' not in layer:
       return y
     scale = lax.rsqrt(jnp.mean(jnp.square(y)))
-    scaled[name] = {**params[name], 'kernel': scale * params[name]['kernel']}
+    scaled[name] = {**layer, 'kernel': scale * layer['kernel']}
     return scale * y
 
   with nn.intercept_methods(normalise):
@@ -280,18 +279,6 @@ def _epoch(
   optimizer = recipe_lib.OPTIMIZERS[recipe.optimizer](recipe.momentum)
   takes_train = 'train' in inspect.signature(model.__call__).parameters
 
-  def loss_fn(
-    params: Any, batch: Examples, key: jax.Array, now: _Plan
-  ) -> jax.Array:
-    noise: dict[str, Any] = {}
-    if takes_train:
-      train = True if now.drop is None else now.drop
-      noise = {'train': train, 'rngs': {'dropout': key}}
-    logits: Any = model.apply(
-      {'params': params, **collections}, batch.images, **noise
-    )
-    return _losses(logits, batch.labels).mean(where=now.used)
-
   def step(carry: tuple[Any, Any], now: _Plan) -> tuple[Any, jax.Array]:
     params, opt_state = carry
     augment_key, dropout_key = jax.random.split(now.keys)
@@ -300,10 +287,18 @@ def _epoch(
       images = augment_lib.augment(
         augment_key, images, augmentations, data.black
       )
-    batch = Examples(images, data.train.labels[now.rows])
-    loss, gradients = jax.value_and_grad(loss_fn)(
-      params, batch, dropout_key, now
-    )
+    labels = data.train.labels[now.rows]
+    noise: dict[str, Any] = {}
+    if takes_train:
+      train = True if now.drop is None else now.drop
+      noise = {'train': train, 'rngs': {'dropout': dropout_key}}
+
+    def loss_fn(params: Any) -> jax.Array:
+      variables = {'params': params, **collections}
+      logits: Any = model.apply(variables, images, **noise)
+      return _losses(logits, labels).mean(where=now.used)
+
+    loss, gradients = jax.value_and_grad(loss_fn)(params)
     updates, opt_state = optimizer.update(gradients, opt_state, params)
     params = jax.tree.map(lambda p, u: p - now.rates * u, params, updates)
     return (params, opt_state), loss
@@ -459,14 +454,15 @@ def train_children(
     As `train_child`, stacked: every leaf [C, ...]. A child's numbers do not
     depend on which other children are trained with it.
   """
+  _check(data, config.recipe)
   devices = tuple(devices or jax.devices())
-  num_children, recipe = len(keys), config.recipe
+  num_children, num_images = len(keys), len(data.train.labels)
+  recipe = config.recipe
   if learning_rates is None:
     learning_rates = np.full(num_children, recipe.learning_rate, np.float32)
   if children_per_batch is None:
     children_per_batch = default_batch(devices[0])
-  _check(data, recipe)
-  stacked = keys, collections, learning_rates, augmentations
+  stacked: Any = keys, collections, learning_rates, augmentations
   if missing := -num_children % (len(devices) * children_per_batch):
     # The last child is repeated, to fill up the last batch.
     rows = np.minimum(np.arange(num_children + missing), num_children - 1)
@@ -489,15 +485,10 @@ def train_children(
   program = ChildConfig(config.model, dataclasses.replace(recipe, epochs=1))
   curves = []
   for number in range(recipe.epochs):
-    plans = _plans(
-      drawn_from, fixed_rates, number, len(data.train.labels), recipe
-    )
+    plans = _plans(drawn_from, fixed_rates, number, num_images, recipe)
+    stacked = children, plans, collections, augmentations
     children, measured = _train(
-      (children, plans, collections, augmentations),
-      data,
-      program,
-      children_per_batch,
-      mesh,
+      stacked, data, program, children_per_batch, mesh
     )
     curves.append(measured)
     if best is not None:
