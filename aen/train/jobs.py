@@ -127,9 +127,8 @@ class Trainer:
       'test_accuracy': 0 if test is None else len(test.labels),
       'few_test_accuracy': 0 if few is None else int(few.sum()),
     }
-    if validation.labels.dtype.kind == 'f' or (
-      recipe.criterion == 'balanced_accuracy'
-    ):
+    numbers = validation.labels.dtype.kind == 'f'
+    if numbers or recipe.criterion == 'balanced_accuracy':
       totals = {}
     curves = {}
     for name in store_lib.CURVES:

@@ -58,12 +58,9 @@ def _as_published(key: jax.Array, params: Params, shared: Params) -> Params:
     if index is not None:  # [3, 3, |G|] or [3, 3, |G|, |G|], kernel [W, C, F]
       fan_in = math.prod(index.shape[:2]) * kernel.shape[1]
       kernel = kernel * math.prod(index.shape[2:-1]) ** 0.5
-    bias = jax.random.uniform(
-      jax.random.fold_in(key, number),
-      layer['bias'].shape,
-      minval=-(fan_in**-0.5),
-      maxval=fan_in**-0.5,
-    )
+    own_key, shape = jax.random.fold_in(key, number), layer['bias'].shape
+    limit = fan_in**-0.5
+    bias = jax.random.uniform(own_key, shape, minval=-limit, maxval=limit)
     found[name] = {**layer, 'kernel': kernel, 'bias': bias}
   return found
 
