@@ -130,16 +130,10 @@ def random_matrix(
 def resample(
   image: jax.Array, matrix: jax.Array, fill: jax.Array | float = 0.0
 ) -> jax.Array:
-  """Resamples an image bilinearly.
+  """Resamples an image [H, W, C] bilinearly.
 
-  Args:
-    image: [H, W, C].
-    matrix: [3, 3]; the pixel at p, from the centre, gets the value at
-      `matrix @ p`.
-    fill: The value beyond the borders.
-
-  Returns:
-    [H, W, C].
+  The pixel at p, from the centre, gets the value at `matrix @ p`, with `fill`
+  beyond the borders.
   """
   height, width, channels = image.shape
   padded = jnp.full((height + 2, width + 2, channels), fill, image.dtype)

@@ -66,17 +66,14 @@ class ChildInputs(NamedTuple):
 class ChildConfig:
   """The program that trains a child: what is compiled, not traced.
 
-  Attributes:
-    model: Maps images [B, ...] to logits [B, num_classes], or [B, 1] if labels
-      are numbers. If its `__call__` takes `train`, it is passed train=True and
-      a key for dropout in training.
-    recipe: The hyperparameters.
-    return_params: Whether to return the best epoch's parameters.
+  The model maps images [B, ...] to logits [B, num_classes], or [B, 1] if labels
+  are numbers. If its `__call__` takes `train`, it is passed train=True and a
+  key for dropout in training.
   """
 
   model: nn.Module
   recipe: recipe_lib.Recipe = recipe_lib.Recipe()
-  return_params: bool = False
+  return_params: bool = False  # of the best epoch
 
 
 def train_child(
@@ -106,8 +103,9 @@ def train_child(
   _check(data, recipe)
   rate = recipe.learning_rate if learning_rate is None else learning_rate
   images = data.train.images[:_MAX_INITIAL]
+  init_key, *_ = jax.random.split(key, 3)
   params = _init(
-    _split(key).init, collections, images, config.model, recipe.initializer
+    init_key, collections, images, config.model, recipe.initializer
   )
   best = _Best(params) if config.return_params else None
 
@@ -115,7 +113,7 @@ def train_child(
     child, best = carry
     plan = _plan(key, number, rate, len(data.train.labels), recipe)
     child, measured = _epoch(
-      child, plan, collections, data, config, augmentations
+      child, plan, collections, augmentations, data, config
     )
     if best is not None:
       score = recipe_lib.scores(measured, recipe.criterion)
@@ -158,16 +156,6 @@ class _KeyData(NamedTuple):
 
   words: tuple[tuple[int, ...], ...]
   impl: Any
-
-
-class _Keys(NamedTuple):
-  init: jax.Array
-  order: jax.Array
-  noise: jax.Array
-
-
-def _split(key: jax.Array) -> _Keys:
-  return _Keys(*jax.random.split(key, 3))
 
 
 class _Child(NamedTuple):
@@ -235,12 +223,11 @@ def _normalised(
 
   def normalise(next_fun: Any, args: Any, kwargs: Any, context: Any) -> Any:
     y, name = next_fun(*args, **kwargs), context.module.name
-    if context.method_name != '__call__' or 'kernel' not in params.get(
-      name, {}
-    ):
+    layer = params.get(name, {})
+    if context.method_name != '__call__' or 'kernel' not in layer:
       return y
     scale = lax.rsqrt(jnp.mean(jnp.square(y)))
-    scaled[name] = {**params[name], 'kernel': scale * params[name]['kernel']}
+    scaled[name] = {**layer, 'kernel': scale * layer['kernel']}
     return scale * y
 
   with nn.intercept_methods(normalise):
@@ -261,55 +248,36 @@ def _plan(
   recipe: recipe_lib.Recipe,
 ) -> _Plan:
   """Draws the batches of an epoch, from the child's key."""
-  own = _split(key)
-  rows, used = _order(own.order, epoch, num_images, recipe)
-  steps, drop = len(rows), None
+  _, order_key, noise_key = jax.random.split(key, 3)
+  epoch_key = jax.random.fold_in(order_key, epoch if recipe.fresh_order else 0)
+  order = jax.random.permutation(epoch_key, num_images)
+  size, used, drop = recipe.batch_size, None, None
+  if recipe.partial_batch:  # the last batch is filled up
+    rows = jnp.pad(order, (0, -num_images % size)).reshape(-1, size)
+    used = jnp.arange(rows.size).reshape(-1, size) < num_images
+  else:
+    rows = order[: num_images // size * size].reshape(-1, size)
+  steps = len(rows)
   if recipe.dropout == 'first_epoch':
     drop = jnp.broadcast_to(epoch == 0, steps)
-  keys = jax.random.split(jax.random.fold_in(own.noise, epoch), steps)
+  keys = jax.random.split(jax.random.fold_in(noise_key, epoch), steps)
   done = (epoch + jnp.arange(steps) / steps) / recipe.epochs
   rates = rate * recipe_lib.SCHEDULES[recipe.schedule](done)
   return _Plan(rows, used, drop, keys, rates)
-
-
-def _order(
-  key: jax.Array, epoch: jax.Array, num_images: int, recipe: recipe_lib.Recipe
-) -> tuple[jax.Array, jax.Array | None]:
-  """Returns the images of each step of an epoch, int32 [steps, B].
-
-  And, if the last batch is filled up, which of them are used, bool [steps, B].
-  """
-  size = recipe.batch_size
-  key = jax.random.fold_in(key, epoch if recipe.fresh_order else 0)
-  order = jax.random.permutation(key, num_images)
-  if not recipe.partial_batch:
-    steps = num_images // size
-    return order[: steps * size].reshape(steps, -1), None
-  filled = jnp.pad(order, (0, -num_images % size)).reshape(-1, size)
-  return filled, jnp.arange(filled.size).reshape(-1, size) < num_images
 
 
 def _epoch(
   child: _Child,
   plan: _Plan,
   collections: Mapping[str, Any],
+  augmentations: jax.Array | None,
   data: ChildData,
   config: ChildConfig,
-  augmentations: jax.Array | None,
 ) -> tuple[_Child, Record]:
   """Trains a child for one epoch, then measures it."""
   recipe, model = config.recipe, config.model
   optimizer = recipe_lib.OPTIMIZERS[recipe.optimizer](recipe.momentum)
-
-  def loss_fn(
-    params: Any, batch: Examples, key: jax.Array, used: Any, drop: Any
-  ) -> jax.Array:
-    logits: Any = model.apply(
-      {'params': params, **collections},
-      batch.images,
-      **_noise(model, key, drop),
-    )
-    return _losses(logits, batch.labels).mean(where=used)
+  takes_train = 'train' in inspect.signature(model.__call__).parameters
 
   def step(carry: tuple[Any, Any], now: _Plan) -> tuple[Any, jax.Array]:
     params, opt_state = carry
@@ -319,10 +287,18 @@ def _epoch(
       images = augment_lib.augment(
         augment_key, images, augmentations, data.black
       )
-    batch = Examples(images, data.train.labels[now.rows])
-    loss, gradients = jax.value_and_grad(loss_fn)(
-      params, batch, dropout_key, now.used, now.drop
-    )
+    labels = data.train.labels[now.rows]
+    noise: dict[str, Any] = {}
+    if takes_train:
+      train = True if now.drop is None else now.drop
+      noise = {'train': train, 'rngs': {'dropout': dropout_key}}
+
+    def loss_fn(params: Any) -> jax.Array:
+      variables = {'params': params, **collections}
+      logits: Any = model.apply(variables, images, **noise)
+      return _losses(logits, labels).mean(where=now.used)
+
+    loss, gradients = jax.value_and_grad(loss_fn)(params)
     updates, opt_state = optimizer.update(gradients, opt_state, params)
     params = jax.tree.map(lambda p, u: p - now.rates * u, params, updates)
     return (params, opt_state), loss
@@ -332,13 +308,6 @@ def _epoch(
   )
   child = _keep_if_finite(child, params, opt_state)
   return child, _measure(child, collections, data, config, losses.mean())
-
-
-def _noise(model: nn.Module, key: jax.Array, drop: Any) -> dict[str, Any]:
-  """Returns the arguments of a model's call in training, if it takes any."""
-  if 'train' not in inspect.signature(model.__call__).parameters:
-    return {}
-  return {'train': True if drop is None else drop, 'rngs': {'dropout': key}}
 
 
 def _keep_if_finite(child: _Child, params: Any, opt_state: Any) -> _Child:
@@ -485,14 +454,15 @@ def train_children(
     As `train_child`, stacked: every leaf [C, ...]. A child's numbers do not
     depend on which other children are trained with it.
   """
+  _check(data, config.recipe)
   devices = tuple(devices or jax.devices())
-  num_children, recipe = len(keys), config.recipe
+  num_children, num_images = len(keys), len(data.train.labels)
+  recipe = config.recipe
   if learning_rates is None:
     learning_rates = np.full(num_children, recipe.learning_rate, np.float32)
   if children_per_batch is None:
     children_per_batch = default_batch(devices[0])
-  _check(data, recipe)
-  stacked = keys, collections, learning_rates, augmentations
+  stacked: Any = keys, collections, learning_rates, augmentations
   if missing := -num_children % (len(devices) * children_per_batch):
     # The last child is repeated, to fill up the last batch.
     rows = np.minimum(np.arange(num_children + missing), num_children - 1)
@@ -515,15 +485,10 @@ def train_children(
   program = ChildConfig(config.model, dataclasses.replace(recipe, epochs=1))
   curves = []
   for number in range(recipe.epochs):
-    plans = _plans(
-      drawn_from, fixed_rates, number, len(data.train.labels), recipe
-    )
+    plans = _plans(drawn_from, fixed_rates, number, num_images, recipe)
+    stacked = children, plans, collections, augmentations
     children, measured = _train(
-      (children, plans, collections, augmentations),
-      data,
-      program,
-      children_per_batch,
-      mesh,
+      stacked, data, program, children_per_batch, mesh
     )
     curves.append(measured)
     if best is not None:
@@ -584,7 +549,8 @@ def _inits(
 ) -> Any:
   def init(child: tuple[jax.Array, Any]) -> Any:
     key, own = child
-    return _init(_split(key).init, own, images, model, initializer)
+    init_key, *_ = jax.random.split(key, 3)
+    return _init(init_key, own, images, model, initializer)
 
   return lax.map(init, (keys, collections))
 
@@ -634,9 +600,8 @@ def _train(
   def share(stacked: Any, data: ChildData) -> tuple[_Child, Record]:
     """Trains one device's share."""
 
-    def one(each: Any) -> tuple[_Child, Record]:
-      child, plan, collections, augmentations = each
-      return _epoch(child, plan, collections, data, config, augmentations)
+    def one(each: tuple[_Child, _Plan, Any, Any]) -> tuple[_Child, Record]:
+      return _epoch(*each, data, config)
 
     batch_size = None if children_per_batch == 1 else children_per_batch
     return lax.map(one, stacked, batch_size=batch_size)

@@ -6,15 +6,10 @@ contains does not depend on the number of workers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent import futures
 import contextlib
 import dataclasses
 import functools
-import itertools
-import pathlib
-import queue
 import textwrap
-import threading
 import time
 from typing import Any
 
@@ -37,7 +32,6 @@ from aen.train.store import Record
 # (requests, epochs or None for the recipe's) -> one record per request
 Evaluate = Callable[[Sequence[Request], int | None], list[Record]]
 
-_AHEAD = 10_000  # jobs that an executor has at once
 _REASON = 300  # characters of an error message
 
 
@@ -143,15 +137,13 @@ class Evaluator(jobs_lib.Trainer):
 
     Without an executor, it does nothing. Of executors that were given as
     objects, such as SLURM's, it is not known what a job costs: only workers of
-    those that were given by name prepare without a child to train.
-
-    Returns:
-      What waits for these children; they are in the store then.
+    those that were given by name prepare without a child to train. Returns what
+    waits for these children; they are in the store then.
     """
     if self.executor is None:
       return lambda: ()
     if isinstance(self.workers.executor, str):
-      common = jobs_lib.describe(self, self.recipe)
+      common = self._described(self.recipe)
       for number in range(getattr(self.executor, 'workers', 0)):
         job = common | {'requests': [], 'attempt': -number}
         self.executor.submit(jobs_lib.run, job)
@@ -161,16 +153,12 @@ class Evaluator(jobs_lib.Trainer):
     self, requests: Iterator[Request], recipe: recipe_lib.Recipe
   ) -> Iterator[list[Record]]:
     """Trains children; yields the records of some as soon as there are any."""
-    each = jobs_lib.batch_size(self)
+    each = self.batch_size
     if self.executor is not None:
       size = max(each, self.workers.children_per_job or 0)
-      batches = self._batches(requests, size)
-      yield from self._run_jobs(batches, recipe)
+      yield from self._run_jobs(self._batches(requests, size), recipe)
       return
-    by_program: dict[nn.Module, list[Request]] = {}
-    for request in requests:
-      by_program.setdefault(self.program(request[0]), []).append(request)
-    for same in by_program.values():
+    for same in self._batches(requests):
       devices = jax.devices()[: -(-len(same) // each)]  # none is idle
       for batch in jobs_lib.divided(same, each * len(devices)):
         started = time.time()
@@ -178,9 +166,9 @@ class Evaluator(jobs_lib.Trainer):
         yield jobs_lib.with_origin(records, started)
 
   def _batches(
-    self, requests: Iterator[Request], size: int
+    self, requests: Iterator[Request], size: int | None = None
   ) -> Iterator[list[Request]]:
-    """Yields requests of one program each, as soon as there are enough."""
+    """Yields requests of one program, as soon as there are `size` of them."""
     by_program: dict[nn.Module, list[Request]] = {}
     for request in requests:
       program = self.program(request[0])
@@ -191,107 +179,65 @@ class Evaluator(jobs_lib.Trainer):
     yield from by_program.values()
 
   def _run_jobs(
-    self, left: Iterator[list[Request]], recipe: recipe_lib.Recipe
+    self, batches: Iterator[list[Request]], recipe: recipe_lib.Recipe
   ) -> Iterator[list[Record]]:
     """Has an executor train batches; yields records as they arrive.
 
-    The first list is empty: by then jobs have been submitted. A job that fails
-    is submitted again, `retries` times at most.
-
-    Raises:
-      executors.WorkerError: Some job failed every time. By then all others have
-        been yielded.
+    The first list is empty: by then jobs have been submitted. If a job failed
+    every time, it raises a `WorkerError` when all others have been yielded.
     """
-    batches: list[list[Request]] = []
-    attempts, failures = list[int](), dict[int, str]()
-    pending: dict[int, Any] = {}
-    finished = _Finished()
-    common = functools.cache(lambda: jobs_lib.describe(self, recipe))
 
-    def submit(number: int) -> None:
-      # The attempt makes each job another one, also for Dask, which would
-      # otherwise return the error of the first.
-      attempts[number] += 1
-      requests = [[int(n), int(seed)] for n, seed in batches[number]]
-      job = common() | {'requests': requests, 'attempt': attempts[number]}
-      pending[number] = self.executor.submit(jobs_lib.run, job)
-      finished.watch(number, pending[number])
+    def jobs() -> Iterator[executors_lib.Job]:
+      for batch in batches:
+        requests = [[int(network), int(seed)] for network, seed in batch]
+        yield self._described(recipe) | {'requests': requests}
 
-    arrived: list[Record] = []
-    fatal = None
-    try:
-      while fatal is None:
-        for batch in itertools.islice(left, _AHEAD - len(pending)):
-          batches.append(batch)
-          attempts.append(0)
-          submit(len(batches) - 1)
-        yield arrived
-        arrived = []
-        if not pending:
-          break
-        for number in finished.wait():
-          try:
-            records = pending.pop(number).result()
-            self._check(records, batches[number], recipe)
-            arrived += records
-          except Exception as error:
-            error = getattr(error, 'cause', None) or error  # Ray wraps it
-            if isinstance(error, ValueError | futures.BrokenExecutor):
-              fatal = error  # the same everywhere, or for all jobs
-            elif attempts[number] <= self.workers.retries:
-              submit(number)
-            else:
-              limit = self.workers.time_limit
-              note = f' (time limit: {limit:g} seconds)' if limit else ''
-              failures[number] = f'{type(error).__name__}: {error}{note}'
-      yield arrived
-      if fatal is not None:
-        raise fatal
-    except futures.BrokenExecutor as error:
-      raise executors_lib.WorkerError(
-        'a process of the executor died, and such an executor takes no more'
-        f" jobs ({error}); use executor='processes', which replaces a process"
-        ' that dies, or run it again with a new one: finished children are kept'
-      ) from error
-    finally:
-      for future in pending.values():
-        if hasattr(future, 'cancel'):
-          future.cancel()
-    for number, reason in failures.items():
-      for request in batches[number]:
+    def check(job: executors_lib.Job, records: Any) -> None:
+      """Raises unless a worker returned the records that it was asked for."""
+      try:
+        found = [(r.key, len(r.validation_loss)) for r in records]
+      except (AttributeError, TypeError) as error:
+        raise executors_lib.WorkerError(
+          f'expected records from the worker, got {records!r:.80}'
+        ) from error
+      keys = [self._key(request, recipe) for request in job['requests']]
+      if found != [(key, recipe.epochs) for key in keys]:
+        raise executors_lib.WorkerError(
+          'the worker returned records of other children than it was asked for'
+        )
+
+    retries, limit = self.workers.retries, self.workers.time_limit
+    note = f' (time limit: {limit:g} seconds)' if limit else ''
+    num_jobs, failures = 0, []
+    for outcomes in executors_lib.run_all(
+      self.executor, jobs_lib.run, jobs(), check, retries
+    ):
+      records: list[Record] = []
+      for job, outcome in outcomes:
+        if isinstance(outcome, Exception):
+          reason = f'{type(outcome).__name__}: {outcome}{note}'
+          failures.append((job['requests'], reason))
+        else:
+          records += outcome
+      num_jobs += len(outcomes)
+      yield records
+    for requests, reason in failures:
+      for request in requests:
         self.store.put_failure(self._key(request, recipe), reason)
     if failures:
-      number, reason = next(iter(failures.items()))
-      network, seed = batches[number][0]
+      ((network, seed), *_), reason = failures[0]
       name = ' + '.join(self.space.names(network)) or 'no symmetry'
       raise executors_lib.WorkerError(
-        f'{len(failures)} of {len(batches)} jobs failed {attempts[number]}'
-        f' times each; the first, of {name} with seed {seed}:'
+        f'{len(failures)} of {num_jobs} jobs failed {retries + 1} times each;'
+        f' the first, of {name} with seed {seed}:'
         f' {textwrap.shorten(reason, _REASON)}; all other children are kept:'
         ' run it again to retry'
       )
 
   @functools.cached_property
-  def data_file(self) -> pathlib.Path:
-    """The file of the data set, which workers read."""
-    return jobs_lib.write_data(self.data, self.folder)
-
-  def _check(
-    self, records: Any, requests: Sequence[Request], recipe: recipe_lib.Recipe
-  ) -> None:
-    """Raises unless a worker returned the records that it was asked for."""
-    expected = [self._key(request, recipe) for request in requests]
-    try:
-      got = [record.key for record in records]
-      lengths = {len(record.validation_loss) for record in records}
-    except (AttributeError, TypeError) as error:
-      raise executors_lib.WorkerError(
-        f'expected records from the worker, got {records!r:.80}'
-      ) from error
-    if got != expected or lengths != {recipe.epochs}:
-      raise executors_lib.WorkerError(
-        'the worker returned records of other children than it was asked for'
-      )
+  def _described(self) -> Callable[[recipe_lib.Recipe], dict[str, Any]]:
+    """Returns what jobs have in common; the data set has been written then."""
+    return functools.cache(functools.partial(jobs_lib.describe, self))
 
 
 def start(
@@ -302,44 +248,6 @@ def start(
     return evaluate.start(requests)
   records = evaluate(requests, None)
   return lambda: records
-
-
-class _Finished:
-  """Says which futures have finished, as soon as they have.
-
-  Futures that call nobody back, such as those of submitit, are waited for in
-  order by a thread.
-  """
-
-  def __init__(self) -> None:
-    self._numbers: queue.SimpleQueue[int] = queue.SimpleQueue()
-    self._waited: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
-    self._thread: threading.Thread | None = None
-
-  def watch(self, number: int, future: Any) -> None:
-    """Reports a number when its future has finished."""
-    if hasattr(future, 'add_done_callback'):
-      future.add_done_callback(lambda _: self._numbers.put(number))
-      return
-    self._waited.put((number, future))
-    if self._thread is None:
-      self._thread = threading.Thread(target=self._wait, daemon=True)
-      self._thread.start()
-
-  def _wait(self) -> None:
-    while True:
-      number, future = self._waited.get()
-      with contextlib.suppress(Exception):
-        future.result()
-      self._numbers.put(number)
-
-  def wait(self) -> list[int]:
-    """Returns the numbers of all that have finished, at least one."""
-    numbers = [self._numbers.get()]
-    with contextlib.suppress(queue.Empty):
-      while True:
-        numbers.append(self._numbers.get_nowait())
-    return numbers
 
 
 def make_evaluator(
@@ -357,7 +265,7 @@ def make_evaluator(
     scaling: Applied to all images; by default that of the recipe.
     measure_test: Whether to measure test accuracy after every epoch.
     few: Test images whose accuracy is also measured apart. bool [N]
-    **options: The other fields of `Evaluator`.
+    **options: Fields of `Evaluator`.
   """
   recipe: recipe_lib.Recipe = options['recipe']
   scaling = scaling or scaling_of(data.train.images, recipe.scaling)
@@ -400,13 +308,7 @@ def progress_bar(
 ) -> Iterator[Callable[[Sequence[Record]], None]]:
   """Shows a progress bar of children on a terminal; silent elsewhere.
 
-  Args:
-    what: The label before the bar.
-    total: The number of children; None if unknown.
-    *also: Called with the same records.
-
-  Yields:
-    An `on_trained` that counts children.
+  Yields an `on_trained` that counts children and calls `also`.
   """
   best = 0.0
   with tqdm.tqdm(total=total, desc=what, unit='child', disable=None) as bar:

@@ -6,10 +6,12 @@ are executors as they are. Here are processes of this machine and an adapter for
 Ray.
 """
 
+import collections
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 import contextlib
 import dataclasses
+import itertools
 import logging
 import multiprocessing
 from multiprocessing import connection
@@ -30,6 +32,7 @@ from aen import io as io_lib
 # A job is JSON; what trains it returns records. See `aen.train.jobs`.
 Job = Mapping[str, Any]
 _MANY = 100  # workers of a cluster
+_AHEAD = 10_000  # jobs that an executor has at once
 
 
 class WorkerError(OSError):
@@ -97,12 +100,9 @@ class Workers:
   ) -> Iterator[dict[str, Any]]:
     """Starts the executor, if it was given by name, and ends it.
 
-    Args:
-      run_dir: Where data sets are written for workers; by default a temporary
-        directory, which other machines do not see.
-
-    Yields:
-      Fields of an evaluator; none for the executor local.
+    Yields fields of an evaluator; none for the executor local. Data sets are
+    written for workers into the run directory, by default into a temporary one,
+    which other machines do not see.
     """
     if self.executor == 'local':
       yield {}
@@ -170,6 +170,78 @@ def keep_compilations() -> None:
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.05)
 
 
+def run_all(
+  executor: Any,
+  function: Callable[[Job], Any],
+  jobs: Iterator[Job],
+  check: Callable[[Job, Any], None],
+  retries: int,
+) -> Iterator[list[tuple[Job, Any]]]:
+  """Runs jobs; yields them with their results, or errors, as they finish.
+
+  The first list is empty: by then jobs have been submitted. A job that fails,
+  or whose result does not pass the check, is submitted again, `retries` times
+  at most. A `ValueError` is raised at once: it would be the same everywhere.
+  """
+  numbers = itertools.count()
+  pending: dict[int, tuple[Job, Any]] = {}  # jobs and their futures
+  finished: queue.SimpleQueue[int] = queue.SimpleQueue()
+  # Futures that call nobody back, such as those of submitit: waited for in
+  # order.
+  silent: collections.deque[int] = collections.deque()
+
+  def submit(job: Job, attempt: int) -> None:
+    # The attempt makes each job another one, also for Dask, which would
+    # otherwise return the error of the first.
+    job, number = {**job, 'attempt': attempt}, next(numbers)
+    future = executor.submit(function, job)
+    pending[number] = job, future
+    if hasattr(future, 'add_done_callback'):
+      future.add_done_callback(lambda _: finished.put(number))
+    else:
+      silent.append(number)
+
+  done: list[tuple[Job, Any]] = []
+  fatal = None
+  try:
+    while fatal is None:
+      for job in itertools.islice(jobs, _AHEAD - len(pending)):
+        submit(job, attempt=1)
+      yield done
+      done = []
+      if not pending:
+        break
+      for _ in range(1 if silent else max(1, finished.qsize())):
+        number = silent.popleft() if silent else finished.get()
+        job, future = pending[number]
+        try:
+          result = future.result()
+          check(job, result)
+          done.append((job, result))
+        except Exception as error:
+          error = getattr(error, 'cause', None) or error  # Ray wraps it
+          if isinstance(error, ValueError | futures.BrokenExecutor):
+            fatal = error
+          elif job['attempt'] <= retries:
+            submit(job, job['attempt'] + 1)
+          else:
+            done.append((job, error))
+        del pending[number]
+    yield done
+    if fatal is not None:
+      raise fatal
+  except futures.BrokenExecutor as error:
+    raise WorkerError(
+      'a process of the executor died, and such an executor takes no more jobs'
+      f" ({error}); use executor='processes', which replaces a process that"
+      ' dies, or run it again with a new one: finished children are kept'
+    ) from error
+  finally:
+    for _, future in pending.values():
+      if hasattr(future, 'cancel'):
+        future.cancel()
+
+
 class Processes(contextlib.AbstractContextManager['Processes']):
   """Processes of this machine, each of which keeps what it has compiled.
 
@@ -183,12 +255,9 @@ class Processes(contextlib.AbstractContextManager['Processes']):
     """Prepares processes, one per core by default; they start when needed."""
     self.workers = workers or num_cores()
     self._closed = False
-    # Idle ones; the last to finish is the first to get another job.
-    self._idle: queue.LifoQueue[_Process | None] = queue.LifoQueue()
-    self._all: set[_Process] = set()
-    for _ in range(self.workers):
-      self._idle.put(None)  # starts when it is needed
     self._threads = futures.ThreadPoolExecutor(self.workers, 'aen-worker')
+    # Processes and their pipes, by the thread that waits for them.
+    self._processes: dict[int, tuple[Any, connection.Connection]] = {}
 
   def submit(
     self, function: Callable[[Any], Any], job: Any, /
@@ -197,70 +266,58 @@ class Processes(contextlib.AbstractContextManager['Processes']):
     return self._threads.submit(self._run, function, job)
 
   def _run(self, function: Callable[[Any], Any], job: Any) -> Any:
-    process = self._idle.get()
+    thread = threading.get_ident()
+    if thread not in self._processes:
+      self._processes[thread] = _start()
+    process, pipe = self._processes[thread]
     try:
-      if process is None:
-        process = _Process()
-        self._all.add(process)
-        if self._closed:
-          raise EOFError
-      succeeded, value = process.run(function, job)
+      if self._closed:
+        raise EOFError
+      pipe.send((function, job))
+      succeeded, value = pipe.recv()
     except BaseException as error:
-      if process is not None:
-        self._all.discard(process)
-        died = isinstance(error, EOFError | ConnectionError)
-        code, process = process.end(wait=1 if died else 0), None
-        if died:
-          raise WorkerError(f'the worker died (exit code {code})') from error
+      del self._processes[thread]
+      died = isinstance(error, EOFError | ConnectionError)
+      code = _end(process, wait=1 if died else 0)
+      if died:
+        raise WorkerError(f'the worker died (exit code {code})') from error
       raise
-    finally:
-      self._idle.put(process)
     if succeeded:
       return value
     raise value
 
   def pids(self) -> list[int]:
     """Returns the ids of the processes that have been started."""
-    return [process.pid for process in list(self._all)]
+    return [process.pid for process, _ in list(self._processes.values())]
 
   def close(self) -> None:
     """Ends all processes, also in the middle of a job."""
     self._closed = True
     self._threads.shutdown(wait=False, cancel_futures=True)
-    for process in list(self._all):
-      process.end()
+    for process, _ in list(self._processes.values()):
+      _end(process)
     self._threads.shutdown()
 
   def __exit__(self, *_: object) -> None:
     self.close()
 
 
-class _Process:
-  """One process, which runs a job at a time, and ends if the head does."""
+def _start() -> tuple[Any, connection.Connection]:
+  """Starts a process that runs a job at a time; returns its pipe too."""
+  context = multiprocessing.get_context('spawn')  # JAX has threads: no fork
+  pipe, theirs = context.Pipe()
+  process = context.Process(target=_serve, args=(theirs,), daemon=True)
+  process.start()
+  theirs.close()  # so that only the process has it
+  return process, pipe
 
-  def __init__(self) -> None:
-    context = multiprocessing.get_context('spawn')  # JAX has threads: no fork
-    self._pipe, theirs = context.Pipe()
-    self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-    self._process.start()
-    theirs.close()  # so that only the process has it
 
-  @property
-  def pid(self) -> int:
-    assert self._process.pid is not None
-    return self._process.pid
-
-  def run(self, function: Callable[[Any], Any], job: Any) -> tuple[bool, Any]:
-    """Returns whether function(job) succeeded, and its result or error."""
-    self._pipe.send((function, job))
-    return self._pipe.recv()
-
-  def end(self, wait: float = 0) -> int | None:
-    """Waits some seconds, then kills the process; returns its exit code."""
-    self._process.join(wait)
-    self._process.kill()
-    self._process.join()
-    return self._process.exitcode
+def _end(process: Any, wait: float = 0) -> int:
+  """Waits some seconds, then kills a process; returns its exit code."""
+  process.join(wait)
+  process.kill()
+  process.join()
+  return process.exitcode
 
 
 def _serve(pipe: connection.Connection) -> None:
@@ -295,10 +352,8 @@ class Ray(contextlib.AbstractContextManager['Ray']):
   def __init__(self, workers: int | None = None, **resources: Any) -> None:
     """Connects to the cluster; starts one on this machine if there is none.
 
-    Args:
-      workers: CPUs of a cluster that is started here; all by default.
-      **resources: What a job needs, as `ray.remote` takes it, such as
-        num_gpus=1; one CPU by default.
+    That one has `workers` CPUs, all by default. A job needs `resources`, as
+    `ray.remote` takes them, such as num_gpus=1; one CPU by default.
     """
     try:
       import ray

@@ -6,7 +6,7 @@ on the same kind of device. The data set is a file of arrays, under the hash of
 its content. Workers never open the store.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import dataclasses
 import faulthandler
@@ -65,22 +65,24 @@ class Trainer:
   @functools.cached_property
   def program(self) -> Callable[[int], nn.Module]:
     """Returns a network's program."""
-    return functools.lru_cache(maxsize=None)(self.space.program)
+    return functools.cache(self.space.program)
 
   @functools.cached_property
   def _network_key(self) -> Callable[[int], str]:
-    return functools.lru_cache(maxsize=None)(self.space.key)
+    return functools.cache(self.space.key)
+
+  @property
+  def batch_size(self) -> int:
+    """The number of children that are trained side by side on each device."""
+    default = child_lib.default_batch(jax.devices()[0])
+    return self.children_per_batch or default
 
   def _key(
     self, request: Request, recipe: recipe_lib.Recipe
   ) -> store_lib.ChildKey:
-    network, seed = request
-    return store_lib.ChildKey(
-      network=self._network_key(network),
-      data=self.fingerprint,
-      recipe=recipe_lib.recipe_key(recipe),
-      seed=int(seed),
-    )
+    network, seed = self._network_key(request[0]), int(request[1])
+    key = recipe_lib.recipe_key(recipe)
+    return store_lib.ChildKey(network, self.fingerprint, key, seed)
 
   def _train(
     self,
@@ -94,15 +96,12 @@ class Trainer:
       lambda *leaves: np.stack(leaves), *map(self.space.inputs, networks)
     )
     kernel_init = recipe_lib.INITIALIZERS[recipe.initializer].kernel_init
+    model = self.program(networks[0]).clone(kernel_init=kernel_init)
     trained = child_lib.train_children(
       jnp.stack([jax.random.key(seed) for seed in seeds]),
       inputs.collections,
       self.data,
-      child_lib.ChildConfig(
-        self.program(networks[0]).clone(kernel_init=kernel_init),
-        recipe,
-        self.keep_params,
-      ),
+      child_lib.ChildConfig(model, recipe, self.keep_params),
       children_per_batch=self.children_per_batch,
       devices=devices,
       augmentations=inputs.augmentations,
@@ -121,50 +120,31 @@ class Trainer:
   ) -> Record:
     """Adds who the child is; curves become tuples of floats."""
     network, _ = request
-    test = 0 if self.data.test is None else len(self.data.test.labels)
-    few = 0 if self.data.few is None else int(self.data.few.sum())
-
-    def accuracy(curve: Any, total: int) -> tuple[float, ...]:
-      """Returns count / total in double precision; R² as it is."""
-      if self.data.validation.labels.dtype.kind == 'f' or (
-        recipe.criterion == 'balanced_accuracy'
-      ):
-        return tuple(map(float, curve))
-      return tuple(round(float(value) * total) / total for value in curve)
-
+    few, test, validation = self.data.few, self.data.test, self.data.validation
+    # The images of which an accuracy is a fraction.
+    totals = {
+      'validation_accuracy': len(validation.labels),
+      'test_accuracy': 0 if test is None else len(test.labels),
+      'few_test_accuracy': 0 if few is None else int(few.sum()),
+    }
+    numbers = validation.labels.dtype.kind == 'f'
+    if numbers or recipe.criterion == 'balanced_accuracy':
+      totals = {}
+    curves = {}
+    for name in store_lib.CURVES:
+      curve = np.asarray(getattr(trained, name), np.float64)
+      if total := totals.get(name):  # exact in double precision
+        curve = np.rint(curve * total) / total
+      curves[name] = tuple(curve.tolist())
     params = trained.params
     return trained.replace(
-      train_loss=tuple(map(float, trained.train_loss)),
-      validation_accuracy=accuracy(
-        trained.validation_accuracy, len(self.data.validation.labels)
-      ),
-      validation_loss=tuple(map(float, trained.validation_loss)),
-      test_accuracy=accuracy(trained.test_accuracy, test),
-      few_test_accuracy=accuracy(trained.few_test_accuracy, few),
+      **curves,
       diverged=bool(trained.diverged),
       params=None if params is None else self.space.unpad(network, params),
       key=self._key(request, recipe),
       symmetries=' + '.join(self.space.names(network)),
       num_weights=self.space.num_weights(network),
     )
-
-
-def write_data(
-  data: child_lib.ChildData, folder: io_lib.PathLike
-) -> pathlib.Path:
-  """Writes a data set for workers, under the hash of its content."""
-  arrays = {
-    name: value._asdict() if isinstance(value, child_lib.Examples) else value
-    for name, value in data._asdict().items()
-    if value is not None
-  }
-  packed = store_lib.pack(arrays)
-  digest = hashlib.sha256(packed).hexdigest()[:32]
-  path = pathlib.Path(folder).absolute() / f'{digest}.npz'
-  if not path.exists():
-    with io_lib.written_whole(path) as file:
-      file.write(packed)
-  return path
 
 
 def describe(evaluator: Any, recipe: recipe_lib.Recipe) -> dict[str, Any]:
@@ -178,11 +158,11 @@ def describe(evaluator: Any, recipe: recipe_lib.Recipe) -> dict[str, Any]:
   number = getattr(evaluator.executor, 'workers', 0)
   return {
     'space': [evaluator.space.factory, evaluator.space.spec(), own],
-    'data': str(evaluator.data_file),
+    'data': _written(evaluator.data, evaluator.folder),
     'fingerprint': evaluator.fingerprint,
     'recipe': dataclasses.asdict(recipe),
     'keep_params': evaluator.keep_params,
-    'children_per_batch': batch_size(evaluator),
+    'children_per_batch': evaluator.batch_size,
     'time_limit': workers.time_limit,
     'workers': number if isinstance(number, int) else 0,
     'settings': {name: getattr(jax.config, name) for name in _SETTINGS},
@@ -191,10 +171,20 @@ def describe(evaluator: Any, recipe: recipe_lib.Recipe) -> dict[str, Any]:
   }
 
 
-def batch_size(trainer: Trainer) -> int:
-  """Returns how many children are trained side by side on each device."""
-  default = child_lib.default_batch(jax.devices()[0])
-  return trainer.children_per_batch or default
+def _written(data: child_lib.ChildData, folder: io_lib.PathLike) -> str:
+  """Writes a data set for workers, under the hash of its content."""
+  arrays = {
+    name: value._asdict() if isinstance(value, child_lib.Examples) else value
+    for name, value in data._asdict().items()
+    if value is not None
+  }
+  packed = store_lib.pack(arrays)
+  digest = hashlib.sha256(packed).hexdigest()[:32]
+  path = pathlib.Path(folder).absolute() / f'{digest}.npz'
+  if not path.exists():
+    with io_lib.written_whole(path) as file:
+      file.write(packed)
+  return str(path)
 
 
 def _importable(symmetry: symmetries_lib.Symmetry) -> str:
@@ -219,39 +209,29 @@ def run(
 ) -> list[Record]:
   """Trains the children of a job: a pure function, in whatever process.
 
-  Args:
-    job: Of `describe`, with `requests`, a list of pairs; an empty one has the
-      worker prepare for others.
-    read: Returns the content of the data file; by default it is read.
+  A job is that of `describe` with `requests`, a list of pairs; an empty one has
+  the worker prepare for others. `read` returns the content of the data file.
   """
   started, limit = time.time(), None
-  if job['head'] != _process():
-    _take_over(job)
+  if job['head'] != _process():  # a worker takes over the settings of the head
     limit = job['time_limit']
+    # XLA reads these when a process uses JAX for the first time.
+    os.environ.update(job['environment'])
+    for name, value in job['settings'].items():
+      if getattr(jax.config, name) != value:
+        jax.config.update(name, value)
   if limit is not None:  # ends this process even if it hangs outside Python
     faulthandler.dump_traceback_later(limit, exit=True)
   try:
     trainer = _trainer(job, read)
     trainer.program(0)  # which the space chooses for all networks at once
-    requests = [(network, seed) for network, seed in job['requests']]
     records = []
-    for batch in divided(requests, job['children_per_batch']):
+    for batch in divided(job['requests'], job['children_per_batch']):
       records += trainer._train(batch, jax.devices()[:1], trainer.recipe)
     return with_origin(records, started, job['workers'])
   finally:
     if limit is not None:
       faulthandler.cancel_dump_traceback_later()
-
-
-def _take_over(job: executors_lib.Job) -> None:
-  """Gives a worker the settings of the head.
-
-  XLA reads the environment when a process uses JAX for the first time.
-  """
-  os.environ.update(job['environment'])
-  for name, value in job['settings'].items():
-    if getattr(jax.config, name) != value:
-      jax.config.update(name, value)
 
 
 _trainers: dict[str, Trainer] = {}
@@ -291,7 +271,7 @@ def _space(described: str) -> Any:
 
 
 def _data(path: str, read: Callable[[], bytes] | None) -> child_lib.ChildData:
-  """Reads what `write_data` wrote."""
+  """Reads what `_written` wrote."""
   try:
     content = read() if read else pathlib.Path(path).read_bytes()
   except FileNotFoundError as error:
@@ -336,7 +316,9 @@ def _cpu() -> str:
   return f'cpu ({model})'
 
 
-def divided(requests: Sequence[Request], size: int) -> list[list[Request]]:
+def divided(
+  requests: Sequence[Request], size: int
+) -> Iterator[Sequence[Request]]:
   """Divides requests into batches of a size; the last may be smaller."""
-  starts = range(0, len(requests), size)
-  return [list(requests[i : i + size]) for i in starts]
+  for start in range(0, len(requests), size):
+    yield requests[start : start + size]

@@ -58,12 +58,9 @@ def _as_published(key: jax.Array, params: Params, shared: Params) -> Params:
     if index is not None:  # [3, 3, |G|] or [3, 3, |G|, |G|], kernel [W, C, F]
       fan_in = math.prod(index.shape[:2]) * kernel.shape[1]
       kernel = kernel * math.prod(index.shape[2:-1]) ** 0.5
-    bias = jax.random.uniform(
-      jax.random.fold_in(key, number),
-      layer['bias'].shape,
-      minval=-(fan_in**-0.5),
-      maxval=fan_in**-0.5,
-    )
+    own_key, shape = jax.random.fold_in(key, number), layer['bias'].shape
+    limit = fan_in**-0.5
+    bias = jax.random.uniform(own_key, shape, minval=-limit, maxval=limit)
     found[name] = {**layer, 'kernel': kernel, 'bias': bias}
   return found
 
@@ -83,13 +80,12 @@ def _halved_if_linear(_: jax.Array, params: Params, shared: Params) -> Params:
   }
 
 
-def _centred(_: jax.Array, params: Params, shared: Params) -> Params:
+def _centred(_: jax.Array, params: Params, __: Params) -> Params:
   """Subtracts the mean of each filter.
 
   Inputs after a ReLU have a positive mean, which a filter multiplies by the sum
   of its weights. Without this term, outputs vary less between draws.
   """
-  del shared
 
   def centred(kernel: jax.Array) -> jax.Array:
     inputs = tuple(range(max(1, kernel.ndim - 1)))
@@ -201,9 +197,7 @@ class Recipe:
         )
     rate = self.learning_rate
     if not isinstance(rate, _NUMBER) or not 0 < rate < np.inf:
-      raise ValueError(
-        f'learning_rate must be positive, got {self.learning_rate!r}'
-      )
+      raise ValueError(f'learning_rate must be positive, got {rate!r}')
     if not isinstance(self.momentum, _NUMBER) or not 0 <= self.momentum < 1:
       raise ValueError(f'momentum must be in [0, 1), got {self.momentum!r}')
     # Equal recipes are written alike in keys of the store: 1 is 1.0.
@@ -241,6 +235,6 @@ def scores(record: Any, criterion: str) -> Any:
   return jnp.exp(-jnp.asarray(record.validation_loss))
 
 
-def best_epoch(record: Any, criterion: str, epochs: int | None = None) -> int:
-  """Returns the best of the first `epochs` epochs, the first among equals."""
-  return int(np.argmax(scores(record, criterion)[:epochs]))
+def best_epoch(record: Any, criterion: str) -> int:
+  """Returns the best epoch, the first among equals."""
+  return int(np.argmax(scores(record, criterion)))

@@ -136,12 +136,8 @@ def value(
 
   Only the first `epochs` count, if given.
   """
-  scores = [
-    float(recipe_lib.scores(record, criterion)[best])
-    for record in records
-    for best in [recipe_lib.best_epoch(record, criterion, epochs)]
-  ]
-  return float(np.mean(scores))
+  scores = [recipe_lib.scores(record, criterion)[:epochs] for record in records]
+  return float(np.mean([float(np.max(curve)) for curve in scores]))
 
 
 def paper_protocol(record: Record) -> float:
@@ -159,11 +155,7 @@ def validation_protocol(record: Record, criterion: str) -> float:
 
 
 def balanced(right: np.ndarray, labels: np.ndarray) -> float:
-  """Returns the mean over classes of the share of right answers.
-
-  Args:
-    right: Which images each child gets right, bool [S, N].
-    labels: The class of each image, [N].
+  """Returns the mean over classes of the share of right answers [S, N].
 
   >>> balanced(np.array([[True, True, True, False]]), np.array([0, 0, 0, 1]))
   0.5

@@ -15,9 +15,9 @@ import dataclasses
 import gzip
 import hashlib
 import io
+import itertools
 import json
 import math
-import os
 import pathlib
 import re
 import sqlite3
@@ -30,7 +30,6 @@ import numpy as np
 
 from aen import io as io_lib
 
-SCHEMA_VERSION = 3
 WAIT_SECONDS = 30.0  # for another process to finish writing
 MEMORY = ':memory:'
 
@@ -100,7 +99,7 @@ class Record(struct.PyTreeNode):
     return len(self.validation_accuracy)
 
 
-_CURVES = (
+CURVES = (
   'train_loss',
   'validation_accuracy',
   'validation_loss',
@@ -108,38 +107,33 @@ _CURVES = (
   'few_test_accuracy',
 )
 _KEY = tuple(field.name for field in dataclasses.fields(ChildKey))
-COLUMNS = (*_KEY, 'symmetries', 'num_weights', *_CURVES, 'diverged', 'seconds')
+COLUMNS = (*_KEY, 'symmetries', 'num_weights', *CURVES, 'diverged', 'seconds')
 _SIGNED = (*COLUMNS, 'origin')  # what checksums cover
 _IS_CHILD = ' AND '.join(f'{name} = ?' for name in _KEY)
-_SCHEMA = f"""
-CREATE TABLE IF NOT EXISTS results (
-  network TEXT NOT NULL, data TEXT NOT NULL, recipe TEXT NOT NULL,
-  seed INTEGER NOT NULL, symmetries TEXT NOT NULL,
-  num_weights INTEGER NOT NULL, train_loss TEXT NOT NULL,
-  validation_accuracy TEXT NOT NULL, validation_loss TEXT NOT NULL,
-  test_accuracy TEXT NOT NULL, diverged INTEGER NOT NULL,
-  seconds REAL NOT NULL, params BLOB,
-  few_test_accuracy TEXT NOT NULL DEFAULT '[]', origin TEXT,
-  checksum TEXT NOT NULL DEFAULT '',
-  PRIMARY KEY ({', '.join(_KEY)})) WITHOUT ROWID
-"""
-# Children that could not be trained; a child that is trained later leaves.
-_FAILURES = f"""
-CREATE TABLE IF NOT EXISTS failures (
-  network TEXT NOT NULL, data TEXT NOT NULL, recipe TEXT NOT NULL,
-  seed INTEGER NOT NULL, reason TEXT NOT NULL,
-  PRIMARY KEY ({', '.join(_KEY)})) WITHOUT ROWID
-"""
-# Version -> the statements that bring it to the next one.
-_MIGRATIONS = {
-  0: (_SCHEMA, _FAILURES),  # a new file
-  1: ("ALTER TABLE results ADD few_test_accuracy TEXT NOT NULL DEFAULT '[]'",),
-  2: (
+# What brings a file from each version to the next one; 0 is a new file.
+_MIGRATIONS = (
+  (
+    f"""CREATE TABLE results (
+      network TEXT NOT NULL, data TEXT NOT NULL, recipe TEXT NOT NULL,
+      seed INTEGER NOT NULL, symmetries TEXT NOT NULL,
+      num_weights INTEGER NOT NULL, train_loss TEXT NOT NULL,
+      validation_accuracy TEXT NOT NULL, validation_loss TEXT NOT NULL,
+      test_accuracy TEXT NOT NULL, diverged INTEGER NOT NULL,
+      seconds REAL NOT NULL, params BLOB,
+      PRIMARY KEY ({', '.join(_KEY)})) WITHOUT ROWID""",
+  ),
+  ("ALTER TABLE results ADD few_test_accuracy TEXT NOT NULL DEFAULT '[]'",),
+  (
     'ALTER TABLE results ADD origin TEXT',
     "ALTER TABLE results ADD checksum TEXT NOT NULL DEFAULT ''",
-    _FAILURES,
+    # Children that could not be trained; a child that is trained later leaves.
+    f"""CREATE TABLE failures (
+      network TEXT NOT NULL, data TEXT NOT NULL, recipe TEXT NOT NULL,
+      seed INTEGER NOT NULL, reason TEXT NOT NULL,
+      PRIMARY KEY ({', '.join(_KEY)})) WITHOUT ROWID""",
   ),
-}
+)
+SCHEMA_VERSION = len(_MIGRATIONS)
 # File systems on which SQLite's write-ahead log, which is shared memory between
 # processes, does not work between machines.
 _NETWORK_FILE_SYSTEMS = re.compile(
@@ -170,7 +164,7 @@ class Results(contextlib.AbstractContextManager['Results']):
   0
   """
 
-  def __init__(self, path: str | os.PathLike[str] = MEMORY) -> None:
+  def __init__(self, path: io_lib.PathLike = MEMORY) -> None:
     """Opens a store, creating the file if necessary.
 
     Raises:
@@ -205,27 +199,23 @@ class Results(contextlib.AbstractContextManager['Results']):
   def get(self, key: ChildKey, with_params: bool = False) -> Record | None:
     """Returns a child's record, or None if it has not been trained.
 
-    Args:
-      key: The child.
-      with_params: Whether to read its parameters too.
+    Its parameters are read on request.
     """
-    columns = (*_SIGNED, 'checksum', 'params' if with_params else 'NULL')
-    rows = self._run(
-      f'SELECT {", ".join(columns)} FROM results WHERE {_IS_CHILD}',
-      dataclasses.astuple(key),
+    found = self._records(
+      f'WHERE {_IS_CHILD}', dataclasses.astuple(key), with_params
     )
-    return self._checked(rows[0]) if rows else None
+    return found[0] if found else None
 
   def put(self, records: Iterable[Record]) -> None:
     """Stores records, all or none of them; a child's first record is kept.
 
     Parameters are added to a record that was stored without them.
     """
-    slots = ', '.join('?' * (len(_SIGNED) + 2))
+    columns = (*_SIGNED, 'checksum', 'params')
     statement = (
-      f'INSERT INTO results ({", ".join(_SIGNED)}, checksum, params) VALUES'
-      f' ({slots}) ON CONFLICT ({", ".join(_KEY)}) DO UPDATE SET params ='
-      ' COALESCE(params, excluded.params)'
+      f'INSERT INTO results ({", ".join(columns)}) VALUES'
+      f' ({", ".join("?" * len(columns))}) ON CONFLICT ({", ".join(_KEY)})'
+      ' DO UPDATE SET params = COALESCE(params, excluded.params)'
     )
     rows = []
     for record in records if isinstance(records, Iterable) else [records]:
@@ -248,8 +238,7 @@ class Results(contextlib.AbstractContextManager['Results']):
   def put_failure(self, key: ChildKey, reason: str) -> None:
     """Notes why a child could not be trained, until it is."""
     row = (*dataclasses.astuple(key), reason)
-    with self._transaction():
-      self._run('INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?)', row)
+    self._run('INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?)', row)
 
   def failures(self) -> dict[ChildKey, str]:
     """Returns the children that could not be trained, and why."""
@@ -263,34 +252,33 @@ class Results(contextlib.AbstractContextManager['Results']):
 
   def forget_params(self) -> None:
     """Deletes all parameters, which take most of the space."""
-    with self._transaction():
-      self._run('UPDATE results SET params = NULL WHERE params IS NOT NULL')
+    self._run('UPDATE results SET params = NULL WHERE params IS NOT NULL')
     self._run('VACUUM')
 
-  def export_csv(self, path: str | os.PathLike[str]) -> None:
+  def export_csv(self, path: io_lib.PathLike) -> None:
     """Writes all records, without parameters, sorted by key.
 
     A file whose name ends in .gz is compressed. Equal records give equal bytes.
     """
-    rows = self._run(
-      f'SELECT {", ".join(_SIGNED)}, checksum, NULL FROM results ORDER BY'
-      f' {", ".join(_KEY)}'
-    )
-    for row in rows:
-      self._checked(row)
-    with _written_csv(path) as file:
+    records = self._records(f'ORDER BY {", ".join(_KEY)}')
+    with contextlib.ExitStack() as stack:
+      if _is_compressed(path):
+        whole = stack.enter_context(io_lib.written_whole(path))
+        packed: Any = gzip.GzipFile('', 'wb', fileobj=whole, mtime=0)
+        text = io.TextIOWrapper(packed, encoding='utf-8', newline='')
+        file = stack.enter_context(text)
+      else:
+        file = stack.enter_context(io_lib.written_text(path))
       writer = csv.writer(file, lineterminator='\n')
       writer.writerow(COLUMNS)
-      for row in rows:
-        cells = dict(zip(COLUMNS, row, strict=False))
-        cells['symmetries'] = io_lib.cell(cells['symmetries'])
-        writer.writerow(cells.values())
+      for record in records:
+        safe = record.replace(symmetries=io_lib.cell(record.symmetries))
+        writer.writerow(_as_row(safe)[: len(COLUMNS)])
 
-  def import_csv(self, path: str | os.PathLike[str]) -> int:
+  def import_csv(self, path: io_lib.PathLike) -> int:
     """Adds the records of a file that `export_csv` wrote, all or none.
 
-    Returns:
-      The number of records in the file.
+    Returns the number of records in the file.
     """
     opened = gzip.open if _is_compressed(path) else open
     with opened(path, 'rt', newline='', encoding='utf-8') as file:
@@ -301,35 +289,46 @@ class Results(contextlib.AbstractContextManager['Results']):
           f'{path}: expected the columns {", ".join(COLUMNS)}, got'
           f' {", ".join(header) or "nothing"}; is it an export?'
         )
-      records = [
-        _from_csv(line, f'{path}, line {lines.line_num}') for line in lines
-      ]
+      records = []
+      for line in lines:
+        try:
+          record = _as_record((*line, None, None))
+        except (ValueError, TypeError) as error:
+          raise ValueError(
+            f'{path}, line {lines.line_num}: expected {len(COLUMNS)} columns as'
+            f' export_csv writes them, got {len(line)} ({error}); nothing was'
+            ' imported'
+          ) from error
+        symmetries = io_lib.from_cell(record.symmetries)
+        records.append(record.replace(symmetries=symmetries))
     self.put(records)
     return len(records)
 
   def _prepare(self) -> None:
-    version = self._run('PRAGMA user_version')[0][0]
-    if version not in (*_MIGRATIONS, SCHEMA_VERSION):
+    ((version,),) = self._run('PRAGMA user_version')
+    if not 0 <= version <= SCHEMA_VERSION:
       raise ResultsError(
         f'{self.path} was written by another version of aen (its format is'
         f' {version}, this one reads {SCHEMA_VERSION}); choose another run'
         ' directory'
       )
-    damage = self._run('PRAGMA quick_check(1)')[0][0]
+    ((damage,),) = self._run('PRAGMA quick_check(1)')
     if damage != 'ok':
       raise sqlite3.DatabaseError(damage)
     self._choose_journal()
-    if version != SCHEMA_VERSION:
-      with self._transaction():  # in which no other process can do the same
-        version = self._run('PRAGMA user_version')[0][0]
-        older = version
-        while version != SCHEMA_VERSION:
-          for statement in _MIGRATIONS[version]:
-            self._run(statement)
-          version = version + 1 if version else SCHEMA_VERSION
-        if older != SCHEMA_VERSION:
-          self._sign()
-        self._run(f'PRAGMA user_version = {SCHEMA_VERSION}')
+    if version == SCHEMA_VERSION:
+      return
+    with self._transaction():  # in which no other process can do the same
+      ((version,),) = self._run('PRAGMA user_version')
+      for statement in itertools.chain(*_MIGRATIONS[version:]):
+        self._run(statement)
+      unsigned = f"SELECT {', '.join(_SIGNED)} FROM results WHERE checksum = ''"
+      for row in self._run(unsigned):
+        self._run(
+          f'UPDATE results SET checksum = ? WHERE {_IS_CHILD}',
+          (_checksum(row), *row[: len(_KEY)]),
+        )
+      self._run(f'PRAGMA user_version = {SCHEMA_VERSION}')
 
   def _choose_journal(self) -> None:
     """Uses a write-ahead log, but not on a network file system."""
@@ -345,27 +344,23 @@ class Results(contextlib.AbstractContextManager['Results']):
       stacklevel=2,
     )
 
-  def _sign(self) -> None:
-    """Gives records of earlier versions their checksums."""
-    for row in self._run(f'SELECT {", ".join(_SIGNED)} FROM results'):
-      self._run(
-        f'UPDATE results SET checksum = ? WHERE {_IS_CHILD}',
-        (_checksum(row), *row[: len(_KEY)]),
-      )
-
-  def _checked(self, row: Sequence[Any]) -> Record:
-    """Returns the record of a row; raises if the row was damaged."""
-    *values, checksum, params = row
-    try:
-      if checksum != _checksum(values):
-        raise ValueError('its checksum does not match')
-      record = _as_record((*values, params))
-      _check_curves(record)
-    except Exception as error:  # zipfile raises nearly anything
-      raise ResultsError(
-        f'{self.path}: the record of a child is damaged ({error}); {_DAMAGED}'
-      ) from error
-    return record
+  def _records(
+    self, which: str, values: Sequence[Any] = (), with_params: bool = False
+  ) -> list[Record]:
+    """Returns records; raises if one of them was damaged."""
+    columns = (*_SIGNED, 'checksum', 'params' if with_params else 'NULL')
+    selected = f'SELECT {", ".join(columns)} FROM results {which}'
+    records = []
+    for *row, checksum, params in self._run(selected, values):
+      try:
+        if checksum != _checksum(row):
+          raise ValueError('its checksum does not match')
+        records.append(_as_record((*row, params)))
+      except Exception as error:  # zipfile raises nearly anything
+        raise ResultsError(
+          f'{self.path}: the record of a child is damaged ({error}); {_DAMAGED}'
+        ) from error
+    return records
 
   def _run(
     self, statement: str, values: Sequence[Any] = ()
@@ -376,14 +371,8 @@ class Results(contextlib.AbstractContextManager['Results']):
   @contextlib.contextmanager
   def _transaction(self) -> Iterator[None]:
     self._run('BEGIN IMMEDIATE')
-    try:
-      with self._explained():
-        yield
-        self._connection.execute('COMMIT')
-    except BaseException:
-      with contextlib.suppress(sqlite3.Error):
-        self._connection.execute('ROLLBACK')
-      raise
+    with self._explained(), self._connection:  # commits, or rolls back
+      yield
 
   @contextlib.contextmanager
   def _explained(self) -> Iterator[None]:
@@ -413,22 +402,8 @@ def _network_file_system(path: str) -> str | None:
   return kind if kind and _NETWORK_FILE_SYSTEMS.fullmatch(kind) else None
 
 
-def _is_compressed(path: str | os.PathLike[str]) -> bool:
+def _is_compressed(path: io_lib.PathLike) -> bool:
   return pathlib.Path(path).suffix == '.gz'
-
-
-@contextlib.contextmanager
-def _written_csv(path: str | os.PathLike[str]) -> Iterator[io.TextIOWrapper]:
-  if not _is_compressed(path):
-    with io_lib.written_text(path) as file:
-      yield file
-    return
-  with (
-    io_lib.written_whole(path) as whole,
-    gzip.GzipFile('', 'wb', fileobj=whole, mtime=0) as packed,
-    io.TextIOWrapper(packed, encoding='utf-8', newline='') as file,
-  ):
-    yield file
 
 
 def _as_row(record: Record) -> tuple[Any, ...]:
@@ -436,7 +411,7 @@ def _as_row(record: Record) -> tuple[Any, ...]:
     *vars(record.key).values(),  # astuple would copy, which takes longer
     record.symmetries,
     record.num_weights,
-    *(json.dumps(getattr(record, name)) for name in _CURVES),
+    *(json.dumps(getattr(record, name)) for name in CURVES),
     int(record.diverged),
     float(record.seconds),
     record.origin and json.dumps(dataclasses.asdict(record.origin)),
@@ -451,8 +426,8 @@ def _as_record(row: Sequence[Any]) -> Record:
   network, data, recipe, seed, symmetries, num_weights, *rest = row
   *curves, diverged, seconds, origin, params = rest
   parsed = [tuple(json.loads(curve)) for curve in curves]
-  return Record(
-    **dict(zip(_CURVES, parsed, strict=True)),
+  record = Record(
+    **dict(zip(CURVES, parsed, strict=True)),
     diverged=bool(int(diverged)),
     params=None if params is None else unpack(params),
     key=ChildKey(network, data, recipe, int(seed)),
@@ -461,6 +436,8 @@ def _as_record(row: Sequence[Any]) -> Record:
     seconds=float(seconds),
     origin=None if origin is None else Origin(**json.loads(origin)),
   )
+  _check_curves(record)
+  return record
 
 
 def pack(params: Any) -> bytes:
@@ -474,11 +451,7 @@ def pack(params: Any) -> bytes:
 
 
 def unpack(packed: bytes) -> Any:
-  """Restores parameters from the bytes of `pack`.
-
-  Raises:
-    ValueError: They are damaged.
-  """
+  """Restores what `pack` wrote; raises a `ValueError` if it is damaged."""
   if packed.startswith(_MARK):  # earlier versions wrote the .npz file alone
     start = len(_MARK) + hashlib.sha256().digest_size
     digest, packed = packed[len(_MARK) : start], packed[start:]
@@ -492,23 +465,10 @@ def unpack(packed: bytes) -> Any:
 
 def _check_curves(record: Record) -> None:
   """Raises a ValueError unless a record's curves are numbers that fit."""
-  curves = {name: getattr(record, name) for name in _CURVES}
+  curves = {name: getattr(record, name) for name in CURVES}
   if len({len(curve) for curve in curves.values()} - {0}) != 1:
     raise ValueError('the curves have different numbers of epochs')
   for name, curve in curves.items():
     low, high = (0, 1) if name.endswith('accuracy') else (-math.inf, math.inf)
     if not all(low <= v <= high and math.isfinite(v) for v in curve):
       raise ValueError(f'{name} holds values outside {low}…{high}')
-
-
-def _from_csv(line: Sequence[str], where: str) -> Record:
-  try:
-    record = _as_record((*line, None, None))
-    record = record.replace(symmetries=io_lib.from_cell(record.symmetries))
-    _check_curves(record)
-  except (ValueError, TypeError) as error:
-    raise ValueError(
-      f'{where}: expected {len(COLUMNS)} columns as export_csv writes them, got'
-      f' {len(line)} ({error}); nothing was imported'
-    ) from error
-  return record

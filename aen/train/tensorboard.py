@@ -28,8 +28,7 @@ _LARGEST = float(np.finfo(np.float32).max)  # the loss of a diverged child
 def callback(directory: io_lib.PathLike) -> Callable[[Sequence[Record]], None]:
   """Returns an `on_trained` that writes every child's curves.
 
-  Args:
-    directory: Where TensorBoard looks for runs: `tensorboard --logdir=…`.
+  TensorBoard is given the same directory: `tensorboard --logdir=…`.
   """
   try:  # an extra
     from tensorboardX import record_writer

@@ -288,13 +288,15 @@ def test_orders_are_fresh_unless_asked_otherwise():
   fresh = recipe_lib.Recipe(batch_size=8)
   frozen = dataclasses.replace(fresh, fresh_order=False)
   key = jax.random.key(0)
-  orders = [child_lib._order(key, epoch, 20, fresh)[0] for epoch in (0, 1)]
+  orders = [
+    child_lib._plan(key, epoch, 1.0, 20, fresh).rows for epoch in (0, 1)
+  ]
   assert orders[0].shape == (2, 8)
   assert (orders[0] != orders[1]).any()
   assert len(set(np.asarray(orders[0]).ravel().tolist())) == 16
   np.testing.assert_array_equal(
-    child_lib._order(key, 0, 20, frozen)[0],
-    child_lib._order(key, 1, 20, frozen)[0],
+    child_lib._plan(key, 0, 1.0, 20, frozen).rows,
+    child_lib._plan(key, 1, 1.0, 20, frozen).rows,
   )
 
 
@@ -456,7 +458,7 @@ def test_some_small_networks_as_published_start_dead():
 
 def test_the_last_batch_of_an_epoch_may_be_smaller():
   recipe = recipe_lib.Recipe(batch_size=8, partial_batch=True)
-  order, used = child_lib._order(jax.random.key(0), 0, 20, recipe)
+  order, used, *_ = child_lib._plan(jax.random.key(0), 0, 1.0, 20, recipe)
   assert order.shape == used.shape == (3, 8)
   assert sorted(np.asarray(order)[np.asarray(used)].tolist()) == [*range(20)]
 
