@@ -21,6 +21,8 @@ time for 1000 images. Writes convolutions.csv.
 from collections.abc import Callable, Iterator
 import contextlib
 import functools
+import itertools
+import re
 import time
 from typing import Any
 
@@ -53,16 +55,14 @@ Shape = tuple[int, int, int]
 
 def main(_: list[str]) -> None:
   """Measures, prints and writes the table."""
-  shapes = [text.split('x') for text in _FLAGS.shape]
-  for text, sides in zip(_FLAGS.shape, shapes, strict=True):
-    if len(sides) != 3 or not all(side.isdecimal() for side in sides):
+  for text in _FLAGS.shape:
+    if not re.fullmatch(r'\d+x\d+x\d+', text):
       raise ValueError(f'--shape must be written like 28x28x1, got {text!r}')
+  networks = itertools.product(_FLAGS.shape, _FLAGS.width, _FLAGS.group)
   rows = timing.collect(
     (
-      measure(group, width, tuple(map(int, shape)))
-      for shape in shapes
-      for width in _FLAGS.width
-      for group in _FLAGS.group
+      measure(group, width, tuple(map(int, text.split('x'))))
+      for text, width, group in networks
     ),
     _OUT('convolutions.csv'),
   )
@@ -129,8 +129,6 @@ def _escnn(
 def measure(group: str, width: float, shape: Shape) -> dict[str, Any]:
   """Times a training step of each variant, and augmentation alone."""
   images = jax.random.uniform(jax.random.key(0), (_FLAGS.batch, *shape))
-  labels = jnp.arange(len(images)) % 10
-  optimizer = optax.sgd(1e-3, momentum=0.9)
   mask = jnp.ones(len(aen.AUGMENTATIONS))
   several = _FLAGS.children > 1
   keys = jax.random.split(jax.random.key(1), _FLAGS.children)
@@ -139,33 +137,23 @@ def measure(group: str, width: float, shape: Shape) -> dict[str, Any]:
   def compiled(function: Callable[..., Any], *axes: int | None) -> Any:
     return jax.jit(jax.vmap(function, axes) if several else function)
 
-  def init(module: nn.Module, key: jax.Array) -> tuple[Any, Any]:
-    params = module.init(key, images)['params']
-    return params, optimizer.init(params)
-
-  def logits(
-    module: nn.Module,
-    augmented: bool,
-    params: Any,
-    key: jax.Array,
-    x: jax.Array,
+  def apply(
+    module: nn.Module, augmented: bool, variables: Any, x: Any, key: Any
   ) -> jax.Array:
     augment_key, dropout_key = jax.random.split(key)
     x = aen.augment(augment_key, x, mask) if augmented else x
-    rngs = {'dropout': dropout_key}
-    return module.apply({'params': params}, x, train=True, rngs=rngs)
+    return module.apply(variables, x, train=True, rngs={'dropout': dropout_key})
 
-  calls, states = {}, {}
+  calls = {}
   variants = _modules(group_cnn.GROUPS[group], width, shape, _FLAGS.methods)
   for name, (module, augmented) in variants.items():
-    if module not in states:
-      states[module] = compiled(functools.partial(init, module), 0)(key)
-    step = timing.training_step(
-      functools.partial(logits, module, augmented), labels, optimizer
-    )
-    calls[name] = functools.partial(
-      compiled(step, 0, 0, None), states[module], key, images
-    )
+    optimizer = optax.sgd(1e-3, momentum=0.9)
+    logits = functools.partial(apply, module, augmented)
+    step, state = timing.training(module, optimizer, images, logits)
+    if several:
+      state = jax.tree.map(lambda x: jnp.stack([x] * len(keys)), state)
+    run = compiled(step, 0, None, None, 0)
+    calls[name] = functools.partial(run, state, {}, images, key)
   calls['augment'] = functools.partial(
     compiled(aen.augment, 0, None, None), key, images, mask
   )

@@ -168,19 +168,15 @@ def _rows(what: str, found: Found, workers: Workers) -> list[rows_lib.Row]:
     version = workers['aen' if peer == WARM else peer].about['version']
     row |= {'what': what, 'peer': peer, 'version': version}
     if isinstance(values, str) or isinstance(ours, str):
-      rows.append(row | {'value': values if isinstance(values, str) else ours})
-      continue
-    of_fastest = min(values) / min(ours)
-    ratios = [a / b for a, b in zip(values, ours, strict=False)]
-    numbers = {
-      'rounds': len(values),
-      'value': min(values),
-      'ratio': of_fastest,
-      'low': min(of_fastest, *ratios),
-      'high': max(of_fastest, *ratios),
-    }
-    print(f'{what}, {peer}: {min(values):.4g} {unit}, {of_fastest:.3g} ×')
-    row |= {'unit': unit, **{k: str(v) for k, v in numbers.items()}}
+      row['value'] = values if isinstance(values, str) else str(ours)
+    else:
+      value, ratio = min(values), min(values) / min(ours)
+      ratios = [ratio, *(a / b for a, b in zip(values, ours, strict=False))]
+      numbers = len(values), value, ratio, min(ratios), max(ratios)
+      names = ('rounds', 'value', 'ratio', 'low', 'high')
+      row |= zip(names, map(str, numbers), strict=True)
+      row['unit'] = unit
+      print(f'{what}, {peer}: {value:.4g} {unit}, {ratio:.3g} ×')
     rows.append(row)
   return rows
 
@@ -204,13 +200,11 @@ def page(rows: list[rows_lib.Row]) -> str:
       value = number(value, row['unit'])
     line = {'what': row['what'] or 'everything', 'library': row['peer']}
     lines.append({**line, 'value': value, 'of aen': ratio})
-  versions = sorted({row['version'] for row in rows if row['version']})
-  rounds = [int(row['rounds']) for row in rows if row['rounds']]
-  template = _FOLDER / 'pages/peers.md'
-  return string.Template(template.read_text('utf-8')).substitute(
+  template = string.Template((_FOLDER / 'pages/peers.md').read_text('utf-8'))
+  return template.substitute(
     table=rows_lib.markdown(lines),
-    versions='; '.join(versions),
-    rounds=max(rounds, default=0),
+    versions='; '.join(sorted({row['version'] for row in rows} - {''})),
+    rounds=max((int(row['rounds'] or 0) for row in rows), default=0),
   )
 
 
@@ -252,13 +246,8 @@ def _python(name: str, installs: Sequence[Sequence[str]]) -> str:
 def _pip_install(python: pathlib.Path, words: Sequence[str]) -> str:
   """Installs packages; returns nothing, or why that failed."""
   print(f'installing {" ".join(words)}')
-  done = subprocess.run(
-    [python, '-m', 'pip', 'install', '-q', *words],
-    stdout=subprocess.DEVNULL,
-    stderr=subprocess.PIPE,
-    text=True,
-    check=False,
-  )
+  command = [python, '-m', 'pip', 'install', '-q', *words]
+  done = subprocess.run(command, capture_output=True, text=True, check=False)
   if done.returncode and any(word.endswith(_CPU) for word in words):
     return _pip_install(python, [w.removesuffix(_CPU) for w in words])
   return worker_lib.last_line(done.stderr) if done.returncode else ''

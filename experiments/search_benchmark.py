@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import itertools
+import math
 import resource
 import tempfile
 import time
@@ -29,7 +30,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from aen import report
 from aen.data import dataset as dataset_lib
@@ -68,14 +68,12 @@ def main(_: list[str]) -> None:
   examples = evaluate_lib.make_evaluator(
     few, scaling, space=None, recipe=recipe, store=None
   ).data
+  make_space = functools.partial(mlp_space.mlp_space, **_NETWORKS())
   orbits_seconds, space = timing.timed(
-    lambda: mlp_space.mlp_space(
-      data.image_shape, data.num_classes, **_NETWORKS()
-    ),
-    clock=_CLOCK(),
+    make_space, data.image_shape, data.num_classes, clock=_CLOCK()
   )
   like = space.template
-  widths = [int(np.prod(grid)) for grid in like.hidden_shapes]
+  widths = [math.prod(grid) for grid in like.hidden_shapes]
   config = child_lib.ChildConfig(
     timing.DenseMLP((*widths, like.num_classes), like.kernel_init), recipe
   )
@@ -97,13 +95,11 @@ class Rival:
   seconds: float = 0.0
   count: int = 0
 
-  def __call__(self, number: int = 1) -> None:
-    """Trains some baselines."""
-    for _ in range(number):
-      key = jax.random.key(self.count)
-      seconds, _ = timing.timed(self.train, key, clock=_CLOCK())
-      self.seconds += seconds
-      self.count += 1
+  def __call__(self) -> None:
+    """Trains a baseline."""
+    key = jax.random.key(self.count)
+    self.seconds += timing.timed(self.train, key, clock=_CLOCK())[0]
+    self.count += 1
 
 
 def compare_search(
@@ -114,17 +110,18 @@ def compare_search(
   orbits_seconds: float,
 ) -> None:
   """Times a search end to end, with the rival's training in between."""
-  training, writing, num_networks = 0.0, 0.0, len(space)
+  training, writing, clock = 0.0, 0.0, _CLOCK()
 
   def race(records: Sequence[store_lib.Record]) -> None:
     nonlocal training, writing
     training += sum(record.seconds for record in records)
     if _FLAGS.tensorboard:
       writing += timing.timed(write, records)[0]
-    if rival.count < num_networks:
-      rival(len(records))
+    if rival.count < len(space):
+      for _ in records:
+        rival()
 
-  start = _CLOCK()()
+  start = clock()
   with tempfile.TemporaryDirectory() as run_dir:
     if _FLAGS.tensorboard:
       write = tensorboard.callback(f'{run_dir}/tensorboard')
@@ -132,22 +129,22 @@ def compare_search(
       data, space, _SEARCH(recipe), run_dir, on_trained=race
     )
     report.write(result, data, run_dir)
-  counts, seconds = result.counts, _CLOCK()() - start
-  ours = seconds - rival.seconds + orbits_seconds
-  num_programs = len(set(map(space.program, range(num_networks))))
+  ours = clock() - start - rival.seconds + orbits_seconds
+  counts, networks = result.counts, range(len(space))
+  num_programs = len(set(map(space.program, networks)))
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
   rest = ''
-  if _CLOCK() is time.perf_counter:  # records have this time of training
+  if clock is time.perf_counter:  # records have this time of training
     rest = (
       f' all but training: {ours - training:.1f} s,'
       f' {100 * (1 - training / ours):.1f} % of it;'
     )
   print(
     f'{counts.steps} steps, {counts.states} states, {counts.networks} of'
-    f' {num_networks} networks end to end: {ours:.1f} s; compiled programs:'
-    f' {num_programs}; {rival.count}'
-    f' baselines one after another: {rival.seconds:.1f} s; ratio'
-    f' {ours / rival.seconds:.2f};{rest} peak memory {peak:.2f} GiB'
+    f' {len(space)} networks end to end: {ours:.1f} s; compiled programs:'
+    f' {num_programs}; {rival.count} baselines one after another:'
+    f' {rival.seconds:.1f} s; ratio {ours / rival.seconds:.2f};{rest} peak'
+    f' memory {peak:.2f} GiB'
   )
   if _FLAGS.tensorboard:
     print(

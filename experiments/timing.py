@@ -13,6 +13,8 @@ from typing import Any
 from absl import flags
 from flax import linen as nn
 import jax
+import jax.numpy as jnp
+import numpy as np
 import optax
 
 from experiments import rows as rows_lib
@@ -30,16 +32,6 @@ def timed(
   start = clock()
   result = jax.block_until_ready(function(*args))
   return clock() - start, result
-
-
-def fastest(function: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-  """Returns the smallest of several times, and the result; not for JAX."""
-  times = []
-  for _ in range(repeats):
-    start = time.perf_counter()
-    result = function()
-    times.append(time.perf_counter() - start)
-  return min(times), result
 
 
 def interleaved(
@@ -100,19 +92,25 @@ class DenseMLP(nn.Module):
     return nn.Dense(self.widths[-1], kernel_init=self.kernel_init)(x)
 
 
-def training_step(
-  logits: Callable[..., jax.Array],
-  labels: jax.Array,
+def training(
+  module: nn.Module,
   optimizer: optax.GradientTransformation,
-) -> Callable[..., tuple[Any, Any]]:
-  """Returns a step of (parameters, state of the optimizer) on one batch.
+  x: jax.Array,
+  apply: Callable[..., jax.Array] | None = None,
+) -> tuple[Callable[..., Any], Any]:
+  """Returns a training step, and its first state, drawn without compiling.
 
-  `logits` is a function of the parameters and of the step's other arguments.
+  The step takes a state, collections beside the parameters, and what else
+  `apply` takes, by default images like x. Nothing of it is a constant, on which
+  XLA would compute beforehand.
   """
+  apply = apply or module.apply
+  labels = jnp.arange(len(x)) % 10
 
-  def loss(params: Any, *args: Any) -> jax.Array:
+  def loss(params: Any, collections: Any, *args: Any) -> jax.Array:
+    logits = apply({'params': params, **collections}, *args)
     return optax.softmax_cross_entropy_with_integer_labels(
-      logits(params, *args), labels
+      logits, labels
     ).mean()
 
   def step(state: tuple[Any, Any], *args: Any) -> tuple[Any, Any]:
@@ -121,7 +119,12 @@ def training_step(
     updates, opt_state = optimizer.update(gradient, opt_state)
     return optax.apply_updates(params, updates), opt_state
 
-  return step
+  draws = np.random.default_rng(0)
+  params = jax.tree.map(
+    lambda leaf: jnp.asarray(0.05 * draws.standard_normal(leaf.shape, 'f4')),
+    jax.eval_shape(module.init, jax.random.key(0), x)['params'],
+  )
+  return step, (params, optimizer.init(params))
 
 
 def clock() -> Callable[[], Callable[[], float]]:
