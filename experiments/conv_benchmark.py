@@ -166,10 +166,9 @@ def measure(group: str, width: float, shape: Shape) -> dict[str, Any]:
         clock = escnn.cpu_time
     times = timing.interleaved(calls, _FLAGS.repeats, clock=clock)
   row = {f'{name} ms': timing.milliseconds(times, name) for name in times}
-  alone = ('augment', 'augmented')
-  for name in (n for n in times if n not in ('flax', 'escnn', *alone)):
-    row[f'{name} / flax'] = timing.ratio(times, name, 'flax')
-  row |= {f'{name} / aen': timing.ratio(times, name, 'aen') for name in alone}
+  pairs = [(name, 'flax') for name in times if name.startswith('aen')]
+  for name, base in (*pairs, ('augment', 'aen'), ('augmented', 'aen')):
+    row[f'{name} / {base}'] = timing.ratio(times, name, base)
   row['aen s/1000'] = min(times['aen']) * 1000 / _FLAGS.batch
   if _FLAGS.escnn:
     row['aen / escnn'] = timing.fastest_ratio(times, 'aen', 'escnn')

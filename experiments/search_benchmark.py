@@ -19,7 +19,6 @@ minutes):
 """
 
 from collections.abc import Callable, Sequence
-import dataclasses
 import functools
 import itertools
 import math
@@ -47,10 +46,7 @@ from experiments import timing
 _FLAGS = launch.define(
   batches=([1, 2, 4, 8], 'Children per batch to compare.', 1),
   repeats=(3, 'Times each batch is trained; the fastest counts.', 1),
-  tensorboard=(
-    False,
-    "Also write the children's curves for TensorBoard, and time that.",
-  ),
+  tensorboard=(False, 'Also write curves for TensorBoard, and time that.'),
 )
 _CLOCK = timing.clock()
 _DATA = flags.Data()
@@ -80,46 +76,35 @@ def main(_: list[str]) -> None:
   train = jax.jit(
     lambda key, data: child_lib.train_child(key, {}, data, config)
   )
-  rival = Rival(functools.partial(train, data=examples))
-  timing.timed(rival.train, jax.random.key(0))  # compiles
+  seeds = itertools.count()
 
-  compare_search(data, space, recipe, rival, orbits_seconds)
-  compare_batches(space, examples, recipe, rival)
+  def baseline() -> float:
+    key = jax.random.key(next(seeds))
+    return timing.timed(train, key, examples, clock=_CLOCK())[0]
 
-
-@dataclasses.dataclass
-class Rival:
-  """Trains baselines one after another, and adds up the time."""
-
-  train: Callable[[jax.Array], store_lib.Record]
-  seconds: float = 0.0
-  count: int = 0
-
-  def __call__(self) -> None:
-    """Trains a baseline."""
-    key = jax.random.key(self.count)
-    self.seconds += timing.timed(self.train, key, clock=_CLOCK())[0]
-    self.count += 1
+  baseline()  # compiles
+  compare_search(data, space, recipe, baseline, orbits_seconds)
+  compare_batches(space, examples, recipe, baseline)
 
 
 def compare_search(
   data: dataset_lib.Dataset,
   space: mlp_space.MLPSpace,
   recipe: recipe_lib.Recipe,
-  rival: Rival,
+  baseline: Callable[[], float],
   orbits_seconds: float,
 ) -> None:
-  """Times a search end to end, with the rival's training in between."""
+  """Times a search end to end, with baselines trained in between."""
   training, writing, clock = 0.0, 0.0, _CLOCK()
+  baselines: list[float] = []  # seconds of each
 
   def race(records: Sequence[store_lib.Record]) -> None:
     nonlocal training, writing
     training += sum(record.seconds for record in records)
     if _FLAGS.tensorboard:
       writing += timing.timed(write, records)[0]
-    if rival.count < len(space):
-      for _ in records:
-        rival()
+    if len(baselines) < len(space):
+      baselines.extend(baseline() for _ in records)
 
   start = clock()
   with tempfile.TemporaryDirectory() as run_dir:
@@ -129,7 +114,8 @@ def compare_search(
       data, space, _SEARCH(recipe), run_dir, on_trained=race
     )
     report.write(result, data, run_dir)
-  ours = clock() - start - rival.seconds + orbits_seconds
+  theirs = sum(baselines)
+  ours = clock() - start - theirs + orbits_seconds
   counts, networks = result.counts, range(len(space))
   num_programs = len(set(map(space.program, networks)))
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -142,9 +128,9 @@ def compare_search(
   print(
     f'{counts.steps} steps, {counts.states} states, {counts.networks} of'
     f' {len(space)} networks end to end: {ours:.1f} s; compiled programs:'
-    f' {num_programs}; {rival.count} baselines one after another:'
-    f' {rival.seconds:.1f} s; ratio {ours / rival.seconds:.2f};{rest} peak'
-    f' memory {peak:.2f} GiB'
+    f' {num_programs}; {len(baselines)} baselines one after another:'
+    f' {theirs:.1f} s; ratio {ours / theirs:.2f};{rest} peak memory'
+    f' {peak:.2f} GiB'
   )
   if _FLAGS.tensorboard:
     print(
@@ -157,7 +143,7 @@ def compare_batches(
   space: mlp_space.MLPSpace,
   data: child_lib.ChildData,
   recipe: recipe_lib.Recipe,
-  rival: Rival,
+  baseline: Callable[[], float],
 ) -> None:
   """Times batches of several sizes, interleaved with baselines."""
   program = space.program(len(space) - 1)
@@ -177,7 +163,7 @@ def compare_batches(
     )
     for size in _FLAGS.batches
   }
-  times = timing.interleaved({**variants, 'baseline': rival}, _FLAGS.repeats)
+  times = timing.interleaved({**variants, 'baseline': baseline}, _FLAGS.repeats)
   for size in variants:
     seconds = min(times[size]) / int(size)
     print(

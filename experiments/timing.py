@@ -21,12 +21,11 @@ from experiments import rows as rows_lib
 
 _WIDTH = 9  # of a column on the terminal
 Times = Mapping[str, Sequence[float]]  # seconds of each variant, by round
+Clock = Callable[[], float]
 
 
 def timed(
-  function: Callable[..., Any],
-  *args: Any,
-  clock: Callable[[], float] = time.perf_counter,
+  function: Callable[..., Any], *args: Any, clock: Clock = time.perf_counter
 ) -> tuple[float, Any]:
   """Returns the seconds of a call, and its result, once it is computed."""
   start = clock()
@@ -37,7 +36,7 @@ def timed(
 def interleaved(
   variants: Mapping[str, Callable[[], Any]],
   repeats: int,
-  clock: Callable[[], float] = time.perf_counter,
+  clock: Clock = time.perf_counter,
 ) -> dict[str, list[float]]:
   """Returns the seconds of each variant, round by round.
 
@@ -127,7 +126,7 @@ def training(
   return step, (params, optimizer.init(params))
 
 
-def clock() -> Callable[[], Callable[[], float]]:
+def clock() -> Callable[[], Clock]:
   """Defines --cpu_time; returns a function that returns the clock to read."""
   cpu_time = flags.DEFINE_bool(
     'cpu_time', False, 'Time the processor, not the clock: for busy machines.'
@@ -154,11 +153,11 @@ def collect(
   found: list[Mapping[str, Any]] = []
   for row in rows:
     if not found or found[-1].keys() != row.keys():
-      print('  '.join(f'{name:{_WIDTH}}' for name in row))
-    cells = (
-      f'{f"{v:.4g}" if isinstance(v, float) else v!s:{max(_WIDTH, len(name))}}'
-      for name, v in row.items()
-    )
+      print('  '.join(name.ljust(_WIDTH) for name in row))
+    cells = []
+    for name, value in row.items():
+      text = f'{value:.4g}' if isinstance(value, float) else str(value)
+      cells.append(text.ljust(max(_WIDTH, len(name))))
     print('  '.join(cells))
     found.append(row)
   rows_lib.write(path, found)
