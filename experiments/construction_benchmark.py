@@ -97,50 +97,42 @@ def beside_scipy(
   median round are beside them.
   """
   for sides in grids:
-    shapes = [(side, side) for side in sides]
-    pairs = {name: _pair(name, *shapes) for name in PAPER_SYMMETRIES}
-    chosen = {name: [pair] for name, pair in pairs.items()}
-    chosen['all twelve'] = list(pairs.values())
-    for name, generators in chosen.items():
-      size, count = generators[0].size, len(generators)
-      columns = np.stack(generators, axis=1).ravel()
+    for case in layer_cases(*sides):
+      size, count = case.generators[0].size, len(case.generators)
+      columns = np.stack(case.generators, axis=1).ravel()
       starts = np.arange(0, columns.size + 1, count, dtype=np.int32)
       graph = sparse.csr_array(
         (np.ones(columns.size), columns, starts), shape=(size, size)
       )
       graph.sum_duplicates()  # also sorts: the form that SciPy is fastest with
+      components = csgraph.connected_components
       variants: dict[str, Callable[[], Any]] = {
-        'aen': functools.partial(aen.orbits, generators, size),
-        'scipy': functools.partial(
-          csgraph.connected_components, graph, directed=False
-        ),
+        'aen': functools.partial(aen.orbits, case.generators, size),
+        'scipy': functools.partial(components, graph, directed=False),
       }
       _check(variants['scipy']()[1], variants['aen']())
       if count > 1:
-        variants['dense_sharing'] = functools.partial(_cold_sharing, *shapes)
+        variants['dense_sharing'] = functools.partial(_cold_sharing, *sides)
       rounds = repeats if size > 10**6 else 5 * repeats
       times = timing.interleaved(variants, rounds, clock=time.process_time)
-      cold: Any = ''
-      if count > 1:
-        cold = timing.fastest_ratio(times, 'dense_sharing', 'aen')
-      yield {
-        'layer': f'{sides[0] ** 2}×{sides[1] ** 2}',
-        'case': name,
+      row = {
+        'layer': case.family,
+        'case': case.name,
         'aen_ms': 1e3 * min(times['aen']),
         'scipy_ms': 1e3 * min(times['scipy']),
         'aen / scipy': timing.fastest_ratio(times, 'aen', 'scipy'),
         'median': timing.ratio(times, 'aen', 'scipy'),
-        'dense_sharing / aen': cold,
+        'dense_sharing / aen': '',
       }
+      if count > 1:
+        cold = timing.fastest_ratio(times, 'dense_sharing', 'aen')
+        row['dense_sharing / aen'] = cold
+      yield row
 
 
-def _pair(name: str, *shapes: tuple[int, int]) -> np.ndarray:
-  return aen.pair(*(aen.permutation(name, shape) for shape in shapes))
-
-
-def _cold_sharing(*shapes: tuple[int, int]) -> aen.Sharing:
+def _cold_sharing(*sides: int) -> aen.Sharing:
   sharing.clear_memory_cache()
-  return aen.dense_sharing(PAPER_SYMMETRIES, *shapes)
+  return aen.dense_sharing(PAPER_SYMMETRIES, *((side, side) for side in sides))
 
 
 class Case(NamedTuple):
@@ -157,14 +149,8 @@ def cases(
   families: Sequence[str], max_points: int, max_digits: int
 ) -> Iterator[Case]:
   """Yields the cases of some families, up to |G| = 10^max_digits."""
-  if '784×400' in families:  # each of the twelve symmetries, then all of them
-    pairs = [_pair(name, (28, 28), (20, 20)) for name in PAPER_SYMMETRIES]
-    orders = []
-    for name, pair in zip(PAPER_SYMMETRIES, pairs, strict=True):
-      cycles = np.bincount(aen.orbits([pair], pair.size))
-      orders.append(math.lcm(*np.unique(cycles).tolist()))
-      yield Case('784×400', name, [pair], (orders[-1],), orders[-1])
-    yield Case('784×400', 'all twelve', pairs, tuple(orders), None)
+  if '784×400' in families:
+    yield from layer_cases(28, 20)
   for exponent in range(3, round(math.log10(max_points)) + 1):
     num_points = 10**exponent
     if 'single' in families:
@@ -174,6 +160,20 @@ def cases(
         yield _shifts('single', (10**digits, num_points // 10**digits), 1)
       if 'product' in families:
         yield _shifts('product', (10,) * exponent, digits)
+
+
+def layer_cases(*sides: int) -> Iterator[Case]:
+  """Yields each of the twelve symmetries of a layer, then all of them."""
+  family = '×'.join(str(side**2) for side in sides)
+  pairs, orders = [], []
+  for name in PAPER_SYMMETRIES:
+    pair = aen.pair(*(aen.permutation(name, (side, side)) for side in sides))
+    cycles = np.bincount(aen.orbits([pair], pair.size))
+    order = math.lcm(*np.unique(cycles).tolist())
+    yield Case(family, name, [pair], (order,), order)
+    pairs.append(pair)
+    orders.append(order)
+  yield Case(family, 'all twelve', pairs, tuple(orders), None)
 
 
 def _shifts(family: str, shape: tuple[int, ...], factors: int) -> Case:

@@ -53,19 +53,13 @@ def trainer(network, images, **options):
   return step
 
 
-def mlp(*sides):
-  """Returns a training step of an MLP."""
-  first, *hidden = [(side, side) for side in sides]
+def mlp(images, *sides):
+  """Returns a training step of an MLP; `sides` are of its hidden grids."""
+  hidden = [(side, side) for side in sides]
   network = aen.EquivariantMLP(
-    ('rotation',), in_shape=first, hidden_shapes=hidden
+    ('rotation',), in_shape=images.shape[1:], hidden_shapes=hidden
   )
-  return trainer(network, jnp.ones((worker.BATCH, *first)))
-
-
-def cnn(batch, shape, **_):
-  """Returns a training step of a group CNN."""
-  network = aen.GroupCNN(('rotation', 'horizontal_flip'), in_shape=shape)
-  return trainer(network, jnp.ones((batch, *shape)), train=True)
+  return trainer(network, images)
 
 
 def construct(names, before, after):
@@ -81,8 +75,12 @@ def main(cache):
     executors.keep_compilations()
     os.environ['AEN_CACHE_DIR'] = ''
   one, twelve = ('rotation',), symmetries.PAPER_SYMMETRIES
-  sides, small = worker.SIDES, worker.SMALL
-  step = worker.prepared(lambda: mlp(*sides))
+  sides, small, spec = worker.SIDES, worker.SMALL, worker.CNN
+  images = jnp.ones((worker.BATCH, sides[0], sides[0]))
+  little = worker.prepared(lambda: mlp(images[:, :small, :small], small, small))
+  step = worker.prepared(lambda: mlp(images, *sides[1:]))
+  cnn = aen.GroupCNN(('rotation', 'horizontal_flip'), in_shape=spec['shape'])
+  pictures = jnp.ones((spec['batch'], *spec['shape']))
 
   def child():
     construct(one, *sides[:2])
@@ -98,9 +96,9 @@ def main(cache):
       'construct twelve': lambda: construct(twelve, *sides[:2]),
       'construct small': lambda: construct(one, small, small),
       'mlp step': step,
-      'small mlp step': worker.prepared(lambda: mlp(small, small, small)),
+      'small mlp step': little,
       'child': child,
-      'cnn step': worker.prepared(lambda: cnn(**worker.CNN)),
+      'cnn step': worker.prepared(lambda: trainer(cnn, pictures, train=True)),
     },
   )
 
