@@ -298,11 +298,9 @@ def draw(results: list[dict[str, object]], path: pathlib.Path) -> None:
   drawn = figure.Figure((13, 4.2), layout='tight')
   axes = drawn.subplots(1, 3, sharey=True)
   for axis, (family, title, x, label) in zip(axes, panels, strict=True):
-    fixed = {'num_points': middle, 'group_order': 100}
-    del fixed[x]
-    wanted = {'family': family, **fixed}
+    wanted = {'family': family, 'num_points': middle, 'group_order': 100}
+    del wanted[x]
     chosen = [r for r in results if wanted.items() <= r.items()]
-    chosen.sort(key=lambda r, x=x: r[x])
     places = [r[x] for r in chosen]
     for method, (color, marker, text) in STYLES.items():
       seconds = [r[f'{method}_seconds'] for r in chosen]

@@ -50,7 +50,6 @@ _FLAGS = launch.define(
 )
 _CLOCK = timing.clock()
 _OUT = timing.output('conv_benchmark')
-Shape = tuple[int, int, int]
 
 
 def main(_: list[str]) -> None:
@@ -59,13 +58,8 @@ def main(_: list[str]) -> None:
     if not re.fullmatch(r'\d+x\d+x\d+', text):
       raise ValueError(f'--shape must be written like 28x28x1, got {text!r}')
   networks = itertools.product(_FLAGS.shape, _FLAGS.width, _FLAGS.group)
-  rows = timing.collect(
-    (
-      measure(group, width, tuple(map(int, text.split('x'))))
-      for text, width, group in networks
-    ),
-    _OUT('convolutions.csv'),
-  )
+  measured = itertools.starmap(measure, networks)
+  rows = timing.collect(measured, _OUT('convolutions.csv'))
   for key in rows[0]:
     if '/' in key:
       print(f'{key}: {timing.spread([r[key] for r in rows], "networks")}')
@@ -90,10 +84,9 @@ class FlaxCNN(nn.Module):
 
 
 def _modules(
-  names: tuple[str, ...], width: float, shape: Shape, methods: bool
+  cnn: aen.GroupCNN, methods: bool
 ) -> dict[str, tuple[nn.Module, bool]]:
   """Returns modules by name, each with whether images are augmented."""
-  cnn = aen.GroupCNN(names, width=width, in_shape=shape)
   channels, dense = cnn.widths()
   baseline = FlaxCNN(channels * cnn.group().order, dense)
   found = {
@@ -101,21 +94,19 @@ def _modules(
     'aen': (cnn, False),
     'augmented': (cnn, True),
   }
-  if methods:
-    for name in windows.METHODS:
-      found[f'aen {name}'] = cnn.clone(method=name), False
+  for name in windows.METHODS if methods else ():
+    found[f'aen {name}'] = cnn.clone(method=name), False
   return found
 
 
 @contextlib.contextmanager
 def _escnn(
-  python: str, group: str, width: float, shape: Shape
+  python: str, cnn: aen.GroupCNN, group: str
 ) -> Iterator[worker_lib.Worker]:
   """Yields a process of another Python that makes training steps in escnn."""
-  cnn = aen.GroupCNN(group_cnn.GROUPS[group], width=width, in_shape=shape)
   channels, dense = cnn.widths()
-  spec = dict(group=group, shape=shape, channels=channels, dense=dense)
-  spec |= {'kind': 'escnn', 'batch': _FLAGS.batch}
+  spec = dict(kind='escnn', group=group, batch=_FLAGS.batch)
+  spec |= dict(shape=cnn.in_shape, channels=channels, dense=dense)
   try:
     with worker_lib.Worker(python, 'torch', spec) as worker:
       yield worker
@@ -126,8 +117,10 @@ def _escnn(
     ) from error
 
 
-def measure(group: str, width: float, shape: Shape) -> dict[str, Any]:
+def measure(text: str, width: float, group: str) -> dict[str, Any]:
   """Times a training step of each variant, and augmentation alone."""
+  shape = tuple(map(int, text.split('x')))
+  cnn = aen.GroupCNN(group_cnn.GROUPS[group], width=width, in_shape=shape)
   images = jax.random.uniform(jax.random.key(0), (_FLAGS.batch, *shape))
   mask = jnp.ones(len(aen.AUGMENTATIONS))
   several = _FLAGS.children > 1
@@ -145,8 +138,7 @@ def measure(group: str, width: float, shape: Shape) -> dict[str, Any]:
     return module.apply(variables, x, train=True, rngs={'dropout': dropout_key})
 
   calls = {}
-  variants = _modules(group_cnn.GROUPS[group], width, shape, _FLAGS.methods)
-  for name, (module, augmented) in variants.items():
+  for name, (module, augmented) in _modules(cnn, _FLAGS.methods).items():
     optimizer = optax.sgd(1e-3, momentum=0.9)
     logits = functools.partial(apply, module, augmented)
     step, state = timing.training(module, optimizer, images, logits)
@@ -160,7 +152,7 @@ def measure(group: str, width: float, shape: Shape) -> dict[str, Any]:
   clock = _CLOCK()
   with contextlib.ExitStack() as stack:
     if _FLAGS.escnn:
-      escnn = stack.enter_context(_escnn(_FLAGS.escnn, group, width, shape))
+      escnn = stack.enter_context(_escnn(_FLAGS.escnn, cnn, group))
       calls['escnn'] = functools.partial(escnn.run, 'cnn step')
       if clock is time.process_time:
         clock = escnn.cpu_time
@@ -173,7 +165,7 @@ def measure(group: str, width: float, shape: Shape) -> dict[str, Any]:
   if _FLAGS.escnn:
     row['aen / escnn'] = timing.fastest_ratio(times, 'aen', 'escnn')
   return {
-    'images': '×'.join(map(str, shape)),
+    'images': text.replace('x', '×'),
     'width': width,
     'group': group,
     **{key: round(value, 3) for key, value in row.items()},

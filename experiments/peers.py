@@ -116,12 +116,9 @@ def _in_turns(task: str, workers: Workers) -> Found:
         continue
       try:
         taken = workers[peer].fastest(task, _SHORT if number else 0)
+        found[peer] = [taken] if number == 1 else [*seconds, taken]
       except ValueError as error:
         found[peer] = str(error)
-        continue
-      if number == 1:
-        seconds.clear()
-      seconds.append(taken)
   return found
 
 
