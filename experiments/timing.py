@@ -1,4 +1,4 @@
-"""The timing of all benchmarks: runs interleaved, ratios within each round.
+"""The timing of all benchmarks: variants interleaved, ratios within each round.
 
 A busy machine slows all variants alike when they run in turn, so ratios are
 taken round by round; what is reported is their median and their range.
@@ -99,18 +99,17 @@ def training(
 ) -> tuple[Callable[..., Any], Any]:
   """Returns a training step, and its first state, drawn without compiling.
 
-  The step takes a state, collections beside the parameters, and what else
-  `apply` takes, by default images like x. Nothing of it is a constant, on which
-  XLA would compute beforehand.
+  The step takes a state, the collections beside the parameters, and the other
+  arguments of `apply`, by default images like x. Of constants, XLA would
+  compute what it can while compiling.
   """
   apply = apply or module.apply
   labels = jnp.arange(len(x)) % 10
 
   def loss(params: Any, collections: Any, *args: Any) -> jax.Array:
     logits = apply({'params': params, **collections}, *args)
-    return optax.softmax_cross_entropy_with_integer_labels(
-      logits, labels
-    ).mean()
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+    return losses.mean()
 
   def step(state: tuple[Any, Any], *args: Any) -> tuple[Any, Any]:
     params, opt_state = state

@@ -62,7 +62,7 @@ class Failed(ValueError):
   """Why a library cannot be had, or why its process ended."""
 
 
-class Worker:
+class Worker(contextlib.AbstractContextManager):
   """A process that runs the tasks of a script in the Python of a library."""
 
   def __init__(self, python, script, spec, path=''):
@@ -77,9 +77,6 @@ class Worker:
       env={**os.environ, 'PYTHONPATH': path},
     )
     self.about = self._answer()
-
-  def __enter__(self):
-    return self
 
   def __exit__(self, *_):
     """Ends the process."""
