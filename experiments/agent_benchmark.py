@@ -49,22 +49,17 @@ EPOCHS = 4
 
 def main(_: list[str]) -> None:
   """Measures, prints and writes the table."""
-  config = dataclasses.replace(agent_lib.DQNConfig(), max_steps=_FLAGS.steps)
-  rows = timing.collect(
-    measure(config, _FLAGS.repeats, _FLAGS.seeds), _OUT('agent.csv')
-  )
+  rows = timing.collect(measure(), _OUT('agent.csv'))
   ratio = statistics.median(row['ratio'] for row in rows if 'ratio' in row)
   total = sum(row['seconds'] for row in rows if 'ratio' not in row)
   print(f'A DQN search costs {ratio:.3f} times its bare updates.')
   print(f'All other strategies together: {total:.1f} s.')
 
 
-def measure(
-  config: agent_lib.DQNConfig, repeats: int, seeds: int
-) -> Iterator[dict[str, Any]]:
+def measure() -> Iterator[dict[str, Any]]:
   """Times DQN searches and their bare updates in turn, then the others."""
-  num_bits = config.num_bits
-  names = PAPER_SYMMETRIES[:num_bits]
+  config = dataclasses.replace(agent_lib.DQNConfig(), max_steps=_FLAGS.steps)
+  names = PAPER_SYMMETRIES[: config.num_bits]
   network_of, _ = aen.distinct_networks(names, [(28, 28), (20, 20), (20, 20)])
   rng = np.random.default_rng(0)
   steps = rng.uniform(0, 0.2, (network_of.max() + 1, EPOCHS))
@@ -72,18 +67,18 @@ def measure(
 
   def search(name: str, rounds: int, **options: Any) -> Callable[..., Any]:
     strategy = strategies.make(
-      name, num_bits, network_of=network_of, epochs=EPOCHS, **options
+      name, config.num_bits, network_of=network_of, epochs=EPOCHS, **options
     )
     return lambda key: compare.simulate(
       strategy, key, known, network_of, rounds
     )
 
-  keys = jax.random.split(jax.random.key(0), repeats)
+  keys = jax.random.split(jax.random.key(0), _FLAGS.repeats)
   dqn = jax.jit(search('dqn', config.max_steps, config=config))
   compiled = dqn.lower(keys[0]).compile()
   for key in keys:
     seconds, (state, _) = timing.timed(compiled, key)
-    updates = int(state.agent.opt_state[0].count)
+    updates, counts = int(state.agent.opt_state[0].count), state.counts
     bare = bare_updates(config, key, updates)
     timing.timed(bare)  # compiles
     alone, _ = timing.timed(bare)
@@ -93,11 +88,11 @@ def measure(
       'bare_seconds': alone,
       'ratio': seconds / alone,
       'updates': updates,
-      'steps': int(state.counts.steps),
-      'states': int(state.counts.states),
-      'networks': int(state.counts.networks),
+      'steps': int(counts.steps),
+      'states': int(counts.states),
+      'networks': int(counts.networks),
     }
-  keys = jax.random.split(jax.random.key(1), seeds)
+  keys = jax.random.split(jax.random.key(1), _FLAGS.seeds)
   for name, rounds in ROUNDS.items():  # compilation included
     seconds, _ = timing.timed(jax.jit(jax.vmap(search(name, rounds))), keys)
     yield {'what': name, 'seconds': seconds, 'steps': rounds}
@@ -115,14 +110,10 @@ def bare_updates(
     s_tm1, a_tm1, jax.random.normal(key_r, shape), s_tm1 ^ (1 << a_tm1)
   )
 
-  @jax.jit
-  def run(agent: agent_lib.AgentState, batches: replay_lib.Transition) -> Any:
-    return jax.lax.scan(
-      lambda agent, batch: (agent_lib.update(config, agent, batch), None),
-      agent,
-      batches,
-    )[0]
+  def update(agent: Any, batch: replay_lib.Transition) -> tuple[Any, None]:
+    return agent_lib.update(config, agent, batch), None
 
+  run = jax.jit(functools.partial(jax.lax.scan, update))
   return functools.partial(run, agent_lib.init(config, key_agent), batches)
 
 

@@ -62,10 +62,9 @@ STYLES = {
 
 def main(_: list[str]) -> None:
   """Measures, prints, writes the table and the figure."""
+  os.environ['AEN_CACHE_DIR'] = ''  # no disk: this measures the work itself
   if _FLAGS.scipy:
-    os.environ['AEN_CACHE_DIR'] = ''  # no disk: this measures the work itself
-    rows = beside_scipy(GRIDS, _FLAGS.repeats)
-    timing.collect(rows, _OUT('scipy.csv'))
+    timing.collect(beside_scipy(GRIDS, _FLAGS.repeats), _OUT('scipy.csv'))
     return
   # Longer runs of the paper's algorithms are predicted and drawn hollow.
   most, digits, limit = _FLAGS.max_points, 4, 60.0
@@ -78,31 +77,14 @@ def main(_: list[str]) -> None:
   )
   if {'single', 'product'} <= set(_FLAGS.families):
     draw(rows, _OUT('construction.png'))
-  seconds, lattice = timing.fastest(
-    lambda: aen.lattice(PAPER_SYMMETRIES, [(28, 28), (20, 20), (20, 20)]), 1
+  seconds, lattice = timing.timed(
+    aen.lattice, PAPER_SYMMETRIES, [(28, 28), (20, 20), (20, 20)]
   )
   print(
     f'\n4096 states of 784→400→400 are {len(lattice)} networks: {seconds:.1f} s'
   )
   with multiprocessing.get_context('spawn').Pool(1) as pool:
     print(pool.apply(large_layer))
-
-
-class Case(NamedTuple):
-  """Cyclic groups G₁, …, Gₘ acting on points; together they generate G."""
-
-  family: str
-  name: str
-  generators: list[np.ndarray]
-  orders: tuple[int, ...]  # |G₁|, …, |Gₘ|
-  group_order: int | None  # |G|; None if it is too large to list
-
-
-class Timing(NamedTuple):
-  """Seconds, measured or predicted."""
-
-  seconds: float
-  measured: bool
 
 
 def beside_scipy(
@@ -115,38 +97,27 @@ def beside_scipy(
   median round are beside them.
   """
   for sides in grids:
-    shapes = [(side, side) for side in sides]
-    pairs = {name: _pair(name, *shapes) for name in PAPER_SYMMETRIES}
-    chosen = {name: [pair] for name, pair in pairs.items()}
-    chosen['all twelve'] = list(pairs.values())
-    for name, generators in chosen.items():
-      size, count = generators[0].size, len(generators)
+    for case in layer_cases(*sides):
+      size, count = case.generators[0].size, len(case.generators)
+      columns = np.stack(case.generators, axis=1).ravel()
+      starts = np.arange(0, columns.size + 1, count, dtype=np.int32)
       graph = sparse.csr_array(
-        (
-          np.ones(size * count),
-          np.stack(generators, axis=1).ravel(),
-          np.arange(0, size * count + 1, count, dtype=np.int32),
-        ),
-        shape=(size, size),
+        (np.ones(columns.size), columns, starts), shape=(size, size)
       )
       graph.sum_duplicates()  # also sorts: the form that SciPy is fastest with
+      components = csgraph.connected_components
       variants: dict[str, Callable[[], Any]] = {
-        'aen': functools.partial(aen.orbits, generators, size),
-        'scipy': functools.partial(
-          csgraph.connected_components, graph, directed=False
-        ),
+        'aen': functools.partial(aen.orbits, case.generators, size),
+        'scipy': functools.partial(components, graph, directed=False),
       }
       _check(variants['scipy']()[1], variants['aen']())
       if count > 1:
-        variants['dense_sharing'] = functools.partial(_cold_sharing, *shapes)
-      times = timing.interleaved(
-        variants,
-        repeats if size > 10**6 else 5 * repeats,
-        clock=time.process_time,
-      )
+        variants['dense_sharing'] = functools.partial(_cold_sharing, *sides)
+      rounds = repeats if size > 10**6 else 5 * repeats
+      times = timing.interleaved(variants, rounds, clock=time.process_time)
       row = {
-        'layer': f'{sides[0] ** 2}×{sides[1] ** 2}',
-        'case': name,
+        'layer': case.family,
+        'case': case.name,
         'aen_ms': 1e3 * min(times['aen']),
         'scipy_ms': 1e3 * min(times['scipy']),
         'aen / scipy': timing.fastest_ratio(times, 'aen', 'scipy'),
@@ -159,72 +130,83 @@ def beside_scipy(
       yield row
 
 
-def _pair(name: str, *shapes: tuple[int, int]) -> np.ndarray:
-  return aen.pair(*(aen.permutation(name, shape) for shape in shapes))
-
-
-def _cold_sharing(*shapes: tuple[int, int]) -> aen.Sharing:
+def _cold_sharing(*sides: int) -> aen.Sharing:
   sharing.clear_memory_cache()
-  return aen.dense_sharing(PAPER_SYMMETRIES, *shapes)
+  return aen.dense_sharing(PAPER_SYMMETRIES, *((side, side) for side in sides))
+
+
+class Case(NamedTuple):
+  """Cyclic groups G₁, …, Gₘ acting on points; together they generate G."""
+
+  family: str
+  name: str
+  generators: list[np.ndarray]
+  orders: tuple[int, ...]  # |G₁|, …, |Gₘ|
+  group_order: int | None  # |G|; None if it is too large to list
 
 
 def cases(
   families: Sequence[str], max_points: int, max_digits: int
 ) -> Iterator[Case]:
   """Yields the cases of some families, up to |G| = 10^max_digits."""
-  if '784×400' in families:  # each of the twelve symmetries, then all of them
-    pairs = {n: _pair(n, (28, 28), (20, 20)) for n in PAPER_SYMMETRIES}
-    orders = [_order(pair) for pair in pairs.values()]
-    for (name, pair), order in zip(pairs.items(), orders, strict=True):
-      yield Case('784×400', name, [pair], (order,), order)
-    every = list(pairs.values())
-    yield Case('784×400', 'all twelve', every, tuple(orders), None)
+  if '784×400' in families:
+    yield from layer_cases(28, 20)
   for exponent in range(3, round(math.log10(max_points)) + 1):
+    num_points = 10**exponent
     if 'single' in families:
-      yield _single(10**exponent, 2)
+      yield _shifts('single', (2, num_points // 2), 1)
     for digits in range(1, min(exponent, max_digits) + 1):
       if 'single' in families:
-        yield _single(10**exponent, 10**digits)
+        yield _shifts('single', (10**digits, num_points // 10**digits), 1)
       if 'product' in families:
-        yield _product(exponent, digits)
+        yield _shifts('product', (10,) * exponent, digits)
 
 
-def _single(num_points: int, order: int) -> Case:
-  """Z_k shifts one axis of k points."""
-  shift = _shift(0, (order, num_points // order))
-  return Case('single', f'Z{order}', [shift], (order,), order)
+def layer_cases(*sides: int) -> Iterator[Case]:
+  """Yields each of the twelve symmetries of a layer, then all of them."""
+  family = '×'.join(str(side**2) for side in sides)
+  pairs, orders = [], []
+  for name in PAPER_SYMMETRIES:
+    pair = aen.pair(*(aen.permutation(name, (side, side)) for side in sides))
+    cycles = np.bincount(aen.orbits([pair], pair.size))
+    order = math.lcm(*np.unique(cycles).tolist())
+    yield Case(family, name, [pair], (order,), order)
+    pairs.append(pair)
+    orders.append(order)
+  yield Case(family, 'all twelve', pairs, tuple(orders), None)
 
 
-def _product(exponent: int, factors: int) -> Case:
-  """Z₁₀ × … × Z₁₀ shifts the axes of a grid of side ten, one each."""
-  shifts = [_shift(axis, (10,) * exponent) for axis in range(factors)]
-  name = ' × '.join(['Z10'] * factors)
-  return Case('product', name, shifts, (10,) * factors, 10**factors)
+def _shifts(family: str, shape: tuple[int, ...], factors: int) -> Case:
+  """Cyclic groups that shift the first axes of a grid, one each."""
+  generators = [
+    aen.permutation(lambda x, axis=axis: np.roll(x, 1, axis), shape)
+    for axis in range(factors)
+  ]
+  orders = shape[:factors]
+  name = ' × '.join(f'Z{order}' for order in orders)
+  return Case(family, name, generators, orders, math.prod(orders))
 
 
-def _shift(axis: int, shape: tuple[int, ...]) -> np.ndarray:
-  return aen.permutation(lambda x: np.roll(x, 1, axis), shape)
+class Timing(NamedTuple):
+  """Seconds, measured or predicted."""
 
-
-def _order(generator: np.ndarray) -> int:
-  """The order of a permutation: the least common multiple of its cycles."""
-  lengths = np.bincount(aen.orbits([generator], generator.size))
-  return math.lcm(*np.unique(lengths).tolist())
+  seconds: float
+  measured: bool
 
 
 class Stopwatch:
-  """Times what the paper's algorithms do, or predicts it from earlier runs."""
+  """Times what algorithms do, or predicts it from earlier runs."""
 
   def __init__(self, limit: float, repeats: int) -> None:
     """Runs longer than `limit` seconds are predicted; long runs run once."""
     self._limit = limit
-    self.repeats = repeats
-    self._rate = dict.fromkeys(('alg1', 'alg2', 'listing'), 1e-7)
+    self._repeats = repeats
+    self._rate = dict.fromkeys(STYLES, 1e-7)  # seconds for a unit of work
 
   def run(
     self, method: str, work: int, entries: float, function: Callable[[], Any]
   ) -> tuple[Timing, Any]:
-    """Times a function, unless it would take too long.
+    """Times a function, unless it would take too long; the fastest run counts.
 
     `work` is how often Γ is evaluated or copied, `entries` the size of tables.
     What did not run returns None.
@@ -232,21 +214,22 @@ class Stopwatch:
     predicted = work * self._rate[method]
     if predicted > self._limit or entries > _MAX_TABLE_ENTRIES:
       return Timing(predicted, measured=False), None
-    repeats = self.repeats if predicted < 1 else 1
-    seconds, result = timing.fastest(function, repeats)
+    times = []
+    for _ in range(self._repeats if predicted < 1 else 1):
+      start = time.perf_counter()
+      result = function()
+      times.append(time.perf_counter() - start)
     if work > 10**5:  # smaller ones measure overheads
-      self._rate[method] = seconds / work
-    return Timing(seconds, measured=True), result
+      self._rate[method] = min(times) / work
+    return Timing(min(times), measured=True), result
 
 
 def measure(case: Case, watch: Stopwatch) -> dict[str, Any]:
   """Times all methods on one case and checks that they agree."""
-  size = case.generators[0].size  # N
-  seconds, labels = timing.fastest(
-    lambda: aen.orbits(case.generators, size), watch.repeats
+  size, times = case.generators[0].size, {}  # N; by method
+  times['aen'], labels = watch.run(
+    'aen', 0, 0, lambda: aen.orbits(case.generators, size)
   )
-  times = {'aen': Timing(seconds, measured=True)}
-
   work, factors = size * sum(case.orders), []
   if work <= _MAX_TABLE_ENTRIES:
     factors = [_tables([g], size) for g in case.generators]
@@ -292,16 +275,9 @@ def _tables(generators: list[np.ndarray], size: int) -> list[list[int]]:
 
 def large_layer() -> str:
   """Shares 56×56 → 56×56, 9.8 million weights, in a process of its own."""
-  os.environ['AEN_CACHE_DIR'] = ''  # no disk: this measures the work itself
-  names = (
-    'rotation',
-    'horizontal_flip',
-    'vertical_translation',
-    'horizontal_translation',
-  )
-  seconds, shared = timing.fastest(
-    lambda: aen.dense_sharing(names, (56, 56), (56, 56)), 1
-  )
+  shifts = 'vertical_translation', 'horizontal_translation'
+  names = 'rotation', 'horizontal_flip', *shifts
+  seconds, shared = timing.timed(aen.dense_sharing, names, (56, 56), (56, 56))
   order = 56 * 56 * 8  # all shifts, and the square's symmetries: p4m on a torus
   return (
     f'3136×3136 = {shared.kernel.size:,} weights, {shared.num_weights:,} free'
@@ -322,11 +298,9 @@ def draw(results: list[dict[str, object]], path: pathlib.Path) -> None:
   drawn = figure.Figure((13, 4.2), layout='tight')
   axes = drawn.subplots(1, 3, sharey=True)
   for axis, (family, title, x, label) in zip(axes, panels, strict=True):
-    fixed = {'num_points': middle, 'group_order': 100}
-    del fixed[x]
-    wanted = {'family': family, **fixed}
+    wanted = {'family': family, 'num_points': middle, 'group_order': 100}
+    del wanted[x]
     chosen = [r for r in results if wanted.items() <= r.items()]
-    chosen.sort(key=lambda r, x=x: r[x])
     places = [r[x] for r in chosen]
     for method, (color, marker, text) in STYLES.items():
       seconds = [r[f'{method}_seconds'] for r in chosen]

@@ -21,6 +21,8 @@ time for 1000 images. Writes convolutions.csv.
 from collections.abc import Callable, Iterator
 import contextlib
 import functools
+import itertools
+import re
 import time
 from typing import Any
 
@@ -48,24 +50,16 @@ _FLAGS = launch.define(
 )
 _CLOCK = timing.clock()
 _OUT = timing.output('conv_benchmark')
-Shape = tuple[int, int, int]
 
 
 def main(_: list[str]) -> None:
   """Measures, prints and writes the table."""
-  shapes = [text.split('x') for text in _FLAGS.shape]
-  for text, sides in zip(_FLAGS.shape, shapes, strict=True):
-    if len(sides) != 3 or not all(side.isdecimal() for side in sides):
+  for text in _FLAGS.shape:
+    if not re.fullmatch(r'\d+x\d+x\d+', text):
       raise ValueError(f'--shape must be written like 28x28x1, got {text!r}')
-  rows = timing.collect(
-    (
-      measure(group, width, tuple(map(int, shape)))
-      for shape in shapes
-      for width in _FLAGS.width
-      for group in _FLAGS.group
-    ),
-    _OUT('convolutions.csv'),
-  )
+  networks = itertools.product(_FLAGS.shape, _FLAGS.width, _FLAGS.group)
+  measured = itertools.starmap(measure, networks)
+  rows = timing.collect(measured, _OUT('convolutions.csv'))
   for key in rows[0]:
     if '/' in key:
       print(f'{key}: {timing.spread([r[key] for r in rows], "networks")}')
@@ -90,10 +84,9 @@ class FlaxCNN(nn.Module):
 
 
 def _modules(
-  names: tuple[str, ...], width: float, shape: Shape, methods: bool
+  cnn: aen.GroupCNN, methods: bool
 ) -> dict[str, tuple[nn.Module, bool]]:
   """Returns modules by name, each with whether images are augmented."""
-  cnn = aen.GroupCNN(names, width=width, in_shape=shape)
   channels, dense = cnn.widths()
   baseline = FlaxCNN(channels * cnn.group().order, dense)
   found = {
@@ -101,21 +94,19 @@ def _modules(
     'aen': (cnn, False),
     'augmented': (cnn, True),
   }
-  if methods:
-    for name in windows.METHODS:
-      found[f'aen {name}'] = cnn.clone(method=name), False
+  for name in windows.METHODS if methods else ():
+    found[f'aen {name}'] = cnn.clone(method=name), False
   return found
 
 
 @contextlib.contextmanager
 def _escnn(
-  python: str, group: str, width: float, shape: Shape
+  python: str, cnn: aen.GroupCNN, group: str
 ) -> Iterator[worker_lib.Worker]:
   """Yields a process of another Python that makes training steps in escnn."""
-  cnn = aen.GroupCNN(group_cnn.GROUPS[group], width=width, in_shape=shape)
   channels, dense = cnn.widths()
-  spec = dict(group=group, shape=shape, channels=channels, dense=dense)
-  spec |= {'kind': 'escnn', 'batch': _FLAGS.batch}
+  spec = dict(kind='escnn', group=group, batch=_FLAGS.batch)
+  spec |= dict(shape=cnn.in_shape, channels=channels, dense=dense)
   try:
     with worker_lib.Worker(python, 'torch', spec) as worker:
       yield worker
@@ -126,11 +117,11 @@ def _escnn(
     ) from error
 
 
-def measure(group: str, width: float, shape: Shape) -> dict[str, Any]:
+def measure(text: str, width: float, group: str) -> dict[str, Any]:
   """Times a training step of each variant, and augmentation alone."""
+  shape = tuple(map(int, text.split('x')))
+  cnn = aen.GroupCNN(group_cnn.GROUPS[group], width=width, in_shape=shape)
   images = jax.random.uniform(jax.random.key(0), (_FLAGS.batch, *shape))
-  labels = jnp.arange(len(images)) % 10
-  optimizer = optax.sgd(1e-3, momentum=0.9)
   mask = jnp.ones(len(aen.AUGMENTATIONS))
   several = _FLAGS.children > 1
   keys = jax.random.split(jax.random.key(1), _FLAGS.children)
@@ -139,54 +130,42 @@ def measure(group: str, width: float, shape: Shape) -> dict[str, Any]:
   def compiled(function: Callable[..., Any], *axes: int | None) -> Any:
     return jax.jit(jax.vmap(function, axes) if several else function)
 
-  def init(module: nn.Module, key: jax.Array) -> tuple[Any, Any]:
-    params = module.init(key, images)['params']
-    return params, optimizer.init(params)
-
-  def logits(
-    module: nn.Module,
-    augmented: bool,
-    params: Any,
-    key: jax.Array,
-    x: jax.Array,
+  def apply(
+    module: nn.Module, augmented: bool, variables: Any, x: Any, key: Any
   ) -> jax.Array:
     augment_key, dropout_key = jax.random.split(key)
     x = aen.augment(augment_key, x, mask) if augmented else x
-    rngs = {'dropout': dropout_key}
-    return module.apply({'params': params}, x, train=True, rngs=rngs)
+    return module.apply(variables, x, train=True, rngs={'dropout': dropout_key})
 
-  calls, states = {}, {}
-  variants = _modules(group_cnn.GROUPS[group], width, shape, _FLAGS.methods)
-  for name, (module, augmented) in variants.items():
-    if module not in states:
-      states[module] = compiled(functools.partial(init, module), 0)(key)
-    step = timing.training_step(
-      functools.partial(logits, module, augmented), labels, optimizer
-    )
-    calls[name] = functools.partial(
-      compiled(step, 0, 0, None), states[module], key, images
-    )
+  calls = {}
+  for name, (module, augmented) in _modules(cnn, _FLAGS.methods).items():
+    optimizer = optax.sgd(1e-3, momentum=0.9)
+    logits = functools.partial(apply, module, augmented)
+    step, state = timing.training(module, optimizer, images, logits)
+    if several:
+      state = jax.tree.map(lambda x: jnp.stack([x] * len(keys)), state)
+    run = compiled(step, 0, None, None, 0)
+    calls[name] = functools.partial(run, state, {}, images, key)
   calls['augment'] = functools.partial(
     compiled(aen.augment, 0, None, None), key, images, mask
   )
   clock = _CLOCK()
   with contextlib.ExitStack() as stack:
     if _FLAGS.escnn:
-      escnn = stack.enter_context(_escnn(_FLAGS.escnn, group, width, shape))
+      escnn = stack.enter_context(_escnn(_FLAGS.escnn, cnn, group))
       calls['escnn'] = functools.partial(escnn.run, 'cnn step')
       if clock is time.process_time:
         clock = escnn.cpu_time
     times = timing.interleaved(calls, _FLAGS.repeats, clock=clock)
   row = {f'{name} ms': timing.milliseconds(times, name) for name in times}
-  alone = ('augment', 'augmented')
-  for name in (n for n in times if n not in ('flax', 'escnn', *alone)):
-    row[f'{name} / flax'] = timing.ratio(times, name, 'flax')
-  row |= {f'{name} / aen': timing.ratio(times, name, 'aen') for name in alone}
+  pairs = [(name, 'flax') for name in times if name.startswith('aen')]
+  for name, base in (*pairs, ('augment', 'aen'), ('augmented', 'aen')):
+    row[f'{name} / {base}'] = timing.ratio(times, name, base)
   row['aen s/1000'] = min(times['aen']) * 1000 / _FLAGS.batch
   if _FLAGS.escnn:
     row['aen / escnn'] = timing.fastest_ratio(times, 'aen', 'escnn')
   return {
-    'images': '×'.join(map(str, shape)),
+    'images': text.replace('x', '×'),
     'width': width,
     'group': group,
     **{key: round(value, 3) for key, value in row.items()},

@@ -18,10 +18,13 @@ import tempfile
 import time
 from typing import Any
 
+import jax.numpy as jnp
 from matplotlib import ticker
 import numpy as np
 
 from aen.report import style
+from aen.train import child as child_lib
+from aen.train import evaluate as evaluate_lib
 from aen.train import executors
 from aen.train import store as store_lib
 from experiments import fake_children
@@ -31,11 +34,7 @@ from experiments import timing
 _FLAGS = launch.define(
   jobs=(500, 'Jobs to measure the overhead with.', 1),
   simulated=([10, 100, 1000], 'Numbers of workers to simulate.'),
-  children=(
-    100_000,
-    'Children of the largest simulation; smaller ones take as long.',
-    1,
-  ),
+  children=(100_000, 'Of the largest simulation; others take as long.', 1),
   seconds=(2.0, 'Time of a simulated child.'),
 )
 _OUT = timing.output('executor_benchmark')
@@ -53,15 +52,15 @@ def main(_: list[str]) -> None:
 
 def overheads() -> Iterator[Mapping[str, Any]]:
   """Yields the overhead of a job, by executor and number of workers."""
-  packages = {'processes': 'aen', 'ray': 'ray'}
-  for name, package in packages.items():
+  for name, package in (('processes', 'aen'), ('ray', 'ray')):
     if importlib.util.find_spec(package) is None:
       print(f'{name}: not installed')
       continue
     for workers in (1, 2):
       with executors.EXECUTORS[name](workers) as executor:
-        run(fake_children.instead(executor), 10 * workers)  # starts workers
-        seconds = run(fake_children.instead(executor), _FLAGS.jobs)
+        for count in (10 * workers, _FLAGS.jobs):  # the first starts workers
+          with evaluated(fake_children.instead(executor)) as (evaluate, _):
+            seconds, _ = timing.timed(evaluate, requests(count))
       yield {
         'executor': name,
         'workers': workers,
@@ -69,13 +68,6 @@ def overheads() -> Iterator[Mapping[str, Any]]:
         'milliseconds per job': 1e3 * workers * seconds / _FLAGS.jobs,
         'jobs per second': _FLAGS.jobs / seconds,
       }
-
-
-def run(executor: Any, count: int) -> float:
-  """Returns the seconds in which some children are evaluated and stored."""
-  with evaluated(executor) as (evaluate, _):
-    seconds, _ = timing.timed(evaluate, requests(count))
-  return seconds
 
 
 @contextlib.contextmanager
@@ -87,10 +79,23 @@ def evaluated(executor: Any) -> Iterator[tuple[Any, list[tuple[float, float]]]]:
     now = time.time()
     times.extend((r.origin.finished, now) for r in records if r.origin)
 
-  with tempfile.TemporaryDirectory() as folder:
-    path = pathlib.Path(folder, 'results.sqlite')
-    with store_lib.Results(path) as store:
-      yield fake_children.evaluator(executor, store, folder, note), times
+  nothing = child_lib.Examples(jnp.zeros((1, 1)), jnp.zeros(1, jnp.int32))
+  with (
+    tempfile.TemporaryDirectory() as folder,
+    store_lib.Results(pathlib.Path(folder, 'results.sqlite')) as store,
+  ):
+    evaluator = evaluate_lib.Evaluator(
+      space=fake_children.SPACE,
+      data=child_lib.ChildData(nothing, nothing),
+      fingerprint='fake data',
+      recipe=fake_children.RECIPE,
+      store=store,
+      on_trained=note,
+      executor=executor,
+      workers=executors.Workers(executor),
+      folder=folder,
+    )
+    yield evaluator, times
 
 
 def requests(count: int) -> list[tuple[int, int]]:

@@ -23,10 +23,6 @@ _said = threading.Event()  # the line, which is said once
 _installed = threading.Event()
 
 
-class _Interrupted(KeyboardInterrupt):
-  """A signal; the first argument is its number."""
-
-
 def install() -> None:
   """Ends the process at a signal, whatever it is doing."""
   _installed.set()
@@ -78,7 +74,7 @@ def _heeded() -> list[int]:
 def _raise(number: int, _: Any) -> None:
   for other in SIGNALS:  # a second one must not interrupt the first
     signal.signal(other, signal.SIG_IGN)
-  raise _Interrupted(number)
+  raise KeyboardInterrupt(number)
 
 
 def _watch(reader: int, done: threading.Event) -> None:

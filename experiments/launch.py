@@ -66,21 +66,19 @@ def define(**table: Sequence[Any]) -> flags.FlagValues:
   A flag has the type of its default, and a type as the default stands for None.
   Flags of a list are repeated, those of a tuple separated by commas.
   """
-  for name, row in table.items():
-    _define(name, *row)
+  for name, (default, text, *limits) in table.items():
+    kind, value = type(default), default
+    if kind is type:
+      kind, value = default, None
+    define_one = DEFINE.get(kind) or _REPEATED[type(value[0]) if value else str]
+    if not limits:
+      define_one(name, value, text)
+    elif isinstance(limits[0], list):
+      enum = flags.DEFINE_multi_enum if kind is list else flags.DEFINE_enum
+      enum(name, value, limits[0], text)
+    else:
+      define_one(name, value, text, lower_bound=limits[0])
   return flags.FLAGS
-
-
-def _define(name: str, default: Any, text: str, limit: Any = None) -> None:
-  kind, value = type(default), default
-  if kind is type:
-    kind, value = default, None
-  if isinstance(limit, list):
-    enum = flags.DEFINE_multi_enum if kind is list else flags.DEFINE_enum
-    enum(name, value, limit, text)
-    return
-  simple = DEFINE.get(kind) or _REPEATED[type(value[0]) if value else str]
-  simple(name, value, text, **{} if limit is None else {'lower_bound': limit})
 
 
 def use_all_cores() -> None:

@@ -20,6 +20,8 @@ time over that of `dense`, `fastest` the ratio of the shortest times,
 
 from collections.abc import Callable, Iterator
 import functools
+import itertools
+import math
 import os
 from typing import Any
 
@@ -43,12 +45,7 @@ _FLAGS = launch.define(
   features=(int, 'Channels at each hidden point.', 1),
   threads=(1, 'Threads of XLA.', 1),
   backward=(False, 'Time gathered kernels and ways to sum gradients as well.'),
-  symmetries=(
-    list,
-    'Symmetry sets to time, names joined by +, such as'
-    ' --symmetries=rotation+vertical_flip; each symmetry alone and some sets by'
-    ' default.',
-  ),
+  symmetries=(list, 'Names joined by +; each alone and some sets by default.'),
 )
 _CLOCK = timing.clock()
 _OUT = timing.output('layer_benchmark')
@@ -72,13 +69,9 @@ def main(_: list[str]) -> None:
   """Measures, prints and writes the table."""
   os.environ.update(executors.thread_environment(_FLAGS.threads))
   sets = tuple(tuple(s.split('+')) for s in _FLAGS.symmetries or ()) or SETS
+  networks = itertools.product(_FLAGS.batch, sets)
   rows = timing.collect(
-    (
-      row
-      for batch in _FLAGS.batch
-      for names in sets
-      for row in measure(names, batch)
-    ),
+    (row for batch, names in networks for row in measure(names, batch)),
     _OUT('layers.csv'),
   )
   kinds = rows_lib.by(('variant', 'batch'), rows)
@@ -90,7 +83,7 @@ def main(_: list[str]) -> None:
 
 # A hidden layer without its bias: the shape of its weights, and its output as a
 # function of weights and inputs.
-Layer = tuple[tuple[int, ...], Callable[[jax.Array, jax.Array], jax.Array]]
+Layer = tuple[Shape, Callable[[jax.Array, jax.Array], jax.Array]]
 
 
 class LayerMLP(nn.Module):
@@ -109,44 +102,41 @@ class LayerMLP(nn.Module):
     return nn.Dense(10)(x)
 
 
-def _variants(names: tuple[str, ...], backward: bool) -> Modules:
+def _variants(names: tuple[str, ...]) -> Modules:
   """Returns modules by name, each with collections to pass along."""
   features = _FLAGS.features
   make = functools.partial(aen.EquivariantMLP, names, features=features)
-  widths = 400 * (features or 1), 400 * (features or 1), 10
+  width = 400 * (features or 1)
   found: Modules = {
-    'dense': (timing.DenseMLP(widths), {}),
+    'dense': (timing.DenseMLP((width, width, 10)), {}),
     'auto': (make(method='auto'), {}),
   }
-  if backward:
+  if _FLAGS.backward:
     own = make(method='gather', max_weights=(784 * 400, 400 * 400))
     found['gather'] = make(method='gather'), {}
     found['padded'] = own.clone(symmetries=()), aen.sharing_variables(own)
-  if backward and names and not features:
-    layers = [((28, 28), (20, 20)), ((20, 20), (20, 20))]
-    shared = [aen.dense_sharing(names, *layer) for layer in layers]
-    for name, make in (('scatter', _scatter), ('sorted', _sorted_sums)):
-      found[name] = LayerMLP(tuple(_kernel_layer(s, make) for s in shared)), {}
+  if _FLAGS.backward and names and not features:
+    grids = [((28, 28), (20, 20)), ((20, 20), (20, 20))]
+    for name, kernel in (('scatter', _scatter), ('sorted', _sorted_sums)):
+      layers = tuple(_kernel_layer(kernel, names, *grid) for grid in grids)
+      found[name] = LayerMLP(layers), {}
     if len(names) == 1:
-      blocks = tuple(_block_layer(names[0], *layer) for layer in layers)
-      found['blocks'] = LayerMLP(blocks), {}
+      layers = tuple(_block_layer(names[0], *grid) for grid in grids)
+      found['blocks'] = LayerMLP(layers), {}
   return found
 
 
 def _kernel_layer(
-  sharing: aen.Sharing, make: Callable[[np.ndarray], Kernel]
+  make: Callable[[np.ndarray], Kernel], names: tuple[str, ...], *grids: Shape
 ) -> Layer:
   """A layer whose kernel is a function of the shared weights."""
+  sharing = aen.dense_sharing(names, *grids)
   kernel = make(sharing.kernel)
   return (sharing.num_weights,), (lambda weights, x: x @ kernel(weights))
 
 
-def _block_layer(name: str, in_shape: Shape, out_shape: Shape) -> Layer:
-  """One block of rows per orbit of outputs, against transformed copies of x."""
-  inputs, firsts, position = _blocks(name, in_shape, out_shape)
-  return (inputs.shape[1], firsts), (
-    lambda w, x: (x[:, inputs] @ w).reshape(len(x), -1)[:, position]
-  )
+def _scatter(index: np.ndarray) -> Kernel:
+  return lambda weights: weights[jnp.asarray(index)]
 
 
 def _sorted_sums(index: np.ndarray) -> Kernel:
@@ -165,56 +155,42 @@ def _sorted_sums(index: np.ndarray) -> Kernel:
   return gather
 
 
-def _scatter(index: np.ndarray) -> Kernel:
-  return lambda weights: weights[jnp.asarray(index)]
+def _block_layer(name: str, *grids: Shape) -> Layer:
+  """One block of rows per orbit of outputs, against transformed copies of x."""
+  inputs, num_orbits, position = _blocks(name, *grids)
+  return (inputs.shape[1], num_orbits), (
+    lambda w, x: (x[:, inputs] @ w).reshape(len(x), -1)[:, position]
+  )
 
 
 def _blocks(
   name: str, in_shape: Shape, out_shape: Shape
 ) -> tuple[np.ndarray, int, np.ndarray]:
   """Returns permutations of inputs, orbits of outputs, places of outputs."""
-  size = int(np.prod(in_shape))
-  both = np.concatenate(
-    [aen.permutation(name, in_shape), size + aen.permutation(name, out_shape)]
-  )
-  group = np.stack(elements([both], both.size))
-  labels = aen.orbits([both[size:] - size], both.size - size)
+  size = math.prod(in_shape)
+  perm_out = aen.permutation(name, out_shape)
+  both = np.concatenate([aen.permutation(name, in_shape), size + perm_out])
+  inputs, outputs = np.split(np.stack(elements([both], both.size)), [size], 1)
+  labels = aen.orbits([perm_out], perm_out.size)
   _, firsts = np.unique(labels, return_index=True)
-  position = np.zeros(labels.size, np.int32)
-  for g, element in enumerate(group):
-    places = g * firsts.size + np.arange(firsts.size)
-    position[element[size:][firsts] - size] = places
-  return group[:, :size], firsts.size, position
+  images = outputs[:, firsts] - size
+  position = np.zeros(perm_out.size, np.int32)
+  position[images] = np.arange(images.size).reshape(images.shape)
+  return inputs, firsts.size, position
 
 
 def measure(names: tuple[str, ...], batch: int) -> Iterator[dict[str, Any]]:
   """Yields a row for each variant: its step, its compilation, its ratio."""
   x = jax.random.normal(jax.random.key(0), (batch, 28, 28))
-  labels = jax.random.randint(jax.random.key(1), (batch,), 0, 10)
-  optimizer = optax.adam(1e-3)
-  clock = _CLOCK()
-
-  # The images are an argument: XLA would fold what depends on constants.
-  def logits(module: nn.Module, extra: Any, params: Any, x: jax.Array) -> Any:
-    return module.apply({'params': params, **extra}, x)
-
-  steps, compiling, draws = {}, {}, np.random.default_rng(2)
-  variants = _variants(names, _FLAGS.backward)
+  clock, runs, compiling = _CLOCK(), {}, {}
+  variants = _variants(names)
   for variant, (module, extra) in variants.items():
-    shapes = jax.eval_shape(module.init, jax.random.key(2), x)['params']
-    params = jax.tree.map(
-      lambda leaf: 0.05 * draws.standard_normal(leaf.shape, leaf.dtype), shapes
-    )
-    state = params, optimizer.init(params)
-    step = timing.training_step(
-      functools.partial(logits, module, extra), labels, optimizer
-    )
+    step, state = timing.training(module, optax.adam(1e-3), x)
     compiling[variant], compiled = timing.timed(
-      lambda step=step, state=state: jax.jit(step).lower(state, x).compile(),
-      clock=clock,
+      _compile, step, state, extra, x, clock=clock
     )
-    steps[variant] = functools.partial(_consecutive, compiled, state, x)
-  times = timing.interleaved(steps, _FLAGS.repeats, clock=clock)
+    runs[variant] = functools.partial(_consecutive, compiled, state, extra, x)
+  times = timing.interleaved(runs, _FLAGS.repeats, clock=clock)
   forms = [
     layer.spectral()
     for layer in variants['auto'][0].sublayers().values()
@@ -222,7 +198,7 @@ def measure(names: tuple[str, ...], batch: int) -> Iterator[dict[str, Any]]:
   ]
   orders = ', '.join(str(form.num_elements if form else 1) for form in forms)
   label = 'all twelve' if len(names) == 12 else ' + '.join(names) or 'none'
-  for variant in steps:
+  for variant, seconds in compiling.items():
     yield {
       'batch': batch,
       'symmetries': label,
@@ -231,15 +207,19 @@ def measure(names: tuple[str, ...], batch: int) -> Iterator[dict[str, Any]]:
       'step_ms': round(timing.milliseconds(times, variant) / _STEPS, 3),
       'ratio': round(timing.ratio(times, variant, 'dense'), 3),
       'fastest': round(timing.fastest_ratio(times, variant, 'dense'), 3),
-      'compile_ms': round(1e3 * compiling[variant]),
-      'compiling': round(compiling[variant] / compiling['dense'], 2),
+      'compile_ms': round(1e3 * seconds),
+      'compiling': round(seconds / compiling['dense'], 2),
     }
 
 
-def _consecutive(step: Callable[..., Any], state: Any, x: jax.Array) -> Any:
+def _compile(step: Callable[..., Any], *args: Any) -> Any:
+  return jax.jit(step).lower(*args).compile()
+
+
+def _consecutive(step: Callable[..., Any], state: Any, *args: Any) -> Any:
   """Makes several steps, as training does: the first finds a cold cache."""
   for _ in range(_STEPS):
-    state = step(state, x)
+    state = step(state, *args)
   return state
 
 

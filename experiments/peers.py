@@ -14,7 +14,6 @@ results/peers.csv and, from it, docs/peers.md.
 
 from collections.abc import Mapping, Sequence
 import contextlib
-import functools
 import os
 import pathlib
 import string
@@ -50,8 +49,7 @@ _CPU = '+cpu'  # ends the version of a wheel without CUDA
 class Peer(NamedTuple):
   """A library, and how its tasks are run; see peers.toml."""
 
-  environment: str
-  installs: Sequence[str]
+  installs: Sequence[str]  # the first one names its environment
   script: str
   spec: Mapping[str, Any]
 
@@ -82,35 +80,29 @@ def measure(table: pathlib.Path) -> None:
   unfinished = pathlib.Path(_FLAGS.env_dir, 'unfinished.csv')
   unfinished.parent.mkdir(parents=True, exist_ok=True)
   done = {row['what'] for row in rows_lib.read(unfinished, COLUMNS)}
+  workers: Workers = {}
+  missing = []  # rows that say why a library has no worker
   with contextlib.ExitStack() as stack:
-    workers, rows = _start(stack)
-    cache = stack.enter_context(tempfile.TemporaryDirectory())
-    for measured, tasks in (
-      (_in_turns, TASKS),
-      (functools.partial(_in_new_processes, cache=cache), FRESH),
-    ):
+    for peer in PEERS:
+      try:
+        workers[peer] = stack.enter_context(start(peer))
+      except ValueError as error:
+        print(f'{peer}: {error}')
+        missing.append(_row(peer=peer, value=str(error)))
+    for measured, tasks in ((_in_turns, TASKS), (_in_new_processes, FRESH)):
       for task, what in tasks.items():
         wanted = not _FLAGS.only or any(text in what for text in _FLAGS.only)
         if wanted and what not in done:
-          rows = [*rows, *_rows(what, measured(task, workers), workers)]
-          rows_lib.add(unfinished, rows, ('what', 'peer'))
+          rows = _rows(what, measured(task, workers), workers)
+          rows_lib.add(unfinished, [*missing, *rows], ('what', 'peer'))
   if not _FLAGS.only:
     table.unlink(missing_ok=True)
   rows_lib.add(table, rows_lib.read(unfinished), ('what', 'peer'))
   unfinished.unlink()
 
 
-def _start(stack: contextlib.ExitStack) -> tuple[Workers, list[rows_lib.Row]]:
-  """Starts a worker for every library; rows say why others have none."""
-  workers, rows = {}, []
-  for peer in PEERS:
-    try:
-      workers[peer] = stack.enter_context(start(peer))
-    except ValueError as error:
-      print(f'{peer}: {error}')
-      row = {'what': '', 'peer': peer, 'value': str(error)}
-      rows.append({**dict.fromkeys(COLUMNS, ''), **row})
-  return workers, rows
+def _row(**cells: str) -> dict[str, str]:
+  return dict.fromkeys(COLUMNS, '') | cells
 
 
 def _in_turns(task: str, workers: Workers) -> Found:
@@ -124,38 +116,36 @@ def _in_turns(task: str, workers: Workers) -> Found:
         continue
       try:
         taken = workers[peer].fastest(task, _SHORT if number else 0)
+        found[peer] = [taken] if number == 1 else [*seconds, taken]
       except ValueError as error:
         found[peer] = str(error)
-        continue
-      if number == 1:
-        seconds.clear()
-      seconds.append(taken)
   return found
 
 
-def _in_new_processes(task: str, workers: Workers, cache: str) -> Found:
+def _in_new_processes(task: str, workers: Workers) -> Found:
   """Returns the total seconds of a task, or the peak memory of a child."""
   variants = [
     (peer, peer, {})
     for peer, worker in workers.items()
     if task in ('', *worker.about['tasks'])
   ]
-  variants.insert(1, (WARM, 'aen', {'cache': cache}))
-  if task:
-    with start('aen', cache=cache) as worker:
-      worker.run(task)
   found: Found = {}
-  for _ in range(max(1, _FLAGS.rounds // 3)):
-    for name, peer, changes in variants:
-      try:
-        with start(peer, **changes) as worker:
-          usage = worker.run(task) if task else worker.about
-      except ValueError as error:
-        found[name] = str(error)
-        continue
-      values = found.setdefault(name, [])
-      if not isinstance(values, str):
-        values.append(usage['peak' if task == 'child' else 'total'])
+  with tempfile.TemporaryDirectory() as cache:
+    variants.insert(1, (WARM, 'aen', {'cache': cache}))
+    if task:
+      with start('aen', cache=cache) as worker:
+        worker.run(task)
+    for _ in range(max(1, _FLAGS.rounds // 3)):
+      for name, peer, changes in variants:
+        values = found.setdefault(name, [])
+        if isinstance(values, str):
+          continue
+        try:
+          with start(peer, **changes) as worker:
+            usage = worker.run(task) if task else worker.about
+          values.append(usage['peak' if task == 'child' else 'total'])
+        except ValueError as error:
+          found[name] = str(error)
   return found
 
 
@@ -164,23 +154,18 @@ def _rows(what: str, found: Found, workers: Workers) -> list[rows_lib.Row]:
   ours, rows = found['aen'], []
   unit = 'MiB' if 'memory' in what else 's'
   for peer, values in found.items():
-    row = dict.fromkeys(COLUMNS, '')
     version = workers['aen' if peer == WARM else peer].about['version']
-    row |= {'what': what, 'peer': peer, 'version': version}
+    row = _row(what=what, peer=peer, version=version)
     if isinstance(values, str) or isinstance(ours, str):
-      rows.append(row | {'value': values if isinstance(values, str) else ours})
-      continue
-    of_fastest = min(values) / min(ours)
-    ratios = [a / b for a, b in zip(values, ours, strict=False)]
-    numbers = {
-      'rounds': len(values),
-      'value': min(values),
-      'ratio': of_fastest,
-      'low': min(of_fastest, *ratios),
-      'high': max(of_fastest, *ratios),
-    }
-    print(f'{what}, {peer}: {min(values):.4g} {unit}, {of_fastest:.3g} ×')
-    row |= {'unit': unit, **{k: str(v) for k, v in numbers.items()}}
+      row['value'] = values if isinstance(values, str) else str(ours)
+    else:
+      value, ratio = min(values), min(values) / min(ours)
+      ratios = [ratio, *(a / b for a, b in zip(values, ours, strict=False))]
+      numbers = len(values), value, ratio, min(ratios), max(ratios)
+      names = ('rounds', 'value', 'ratio', 'low', 'high')
+      row |= zip(names, map(str, numbers), strict=True)
+      row['unit'] = unit
+      print(f'{what}, {peer}: {value:.4g} {unit}, {ratio:.3g} ×')
     rows.append(row)
   return rows
 
@@ -204,30 +189,28 @@ def page(rows: list[rows_lib.Row]) -> str:
       value = number(value, row['unit'])
     line = {'what': row['what'] or 'everything', 'library': row['peer']}
     lines.append({**line, 'value': value, 'of aen': ratio})
-  versions = sorted({row['version'] for row in rows if row['version']})
-  rounds = [int(row['rounds']) for row in rows if row['rounds']]
-  template = _FOLDER / 'pages/peers.md'
-  return string.Template(template.read_text('utf-8')).substitute(
+  template = string.Template((_FOLDER / 'pages/peers.md').read_text('utf-8'))
+  return template.substitute(
     table=rows_lib.markdown(lines),
-    versions='; '.join(versions),
-    rounds=max(rounds, default=0),
+    versions='; '.join(sorted({row['version'] for row in rows} - {''})),
+    rounds=max((int(row['rounds'] or 0) for row in rows), default=0),
   )
 
 
 def start(peer: str, **changes: Any) -> worker_lib.Worker:
   """Starts a library's process; fails if the library cannot be had."""
-  environment, installs, script, spec = PEERS[peer]
+  installs, script, spec = PEERS[peer]
   spec = {**spec, **changes}
   if spec.get('source'):
     source = pathlib.Path(_FLAGS.sources, spec['source']).resolve()
     if not source.exists():
       raise ValueError('source not at hand')
     spec['source'] = str(source)
-  if not environment:
+  if not installs:
     path = str(_FOLDER.parent)
     return worker_lib.Worker(sys.executable, script, spec, path)
   calls = [call for name in installs for call in _TABLES['installs'][name]]
-  return worker_lib.Worker(_python(environment, calls), script, spec)
+  return worker_lib.Worker(_python(installs[0], calls), script, spec)
 
 
 def _python(name: str, installs: Sequence[Sequence[str]]) -> str:
@@ -252,13 +235,8 @@ def _python(name: str, installs: Sequence[Sequence[str]]) -> str:
 def _pip_install(python: pathlib.Path, words: Sequence[str]) -> str:
   """Installs packages; returns nothing, or why that failed."""
   print(f'installing {" ".join(words)}')
-  done = subprocess.run(
-    [python, '-m', 'pip', 'install', '-q', *words],
-    stdout=subprocess.DEVNULL,
-    stderr=subprocess.PIPE,
-    text=True,
-    check=False,
-  )
+  command = [python, '-m', 'pip', 'install', '-q', *words]
+  done = subprocess.run(command, capture_output=True, text=True, check=False)
   if done.returncode and any(word.endswith(_CPU) for word in words):
     return _pip_install(python, [w.removesuffix(_CPU) for w in words])
   return worker_lib.last_line(done.stderr) if done.returncode else ''

@@ -19,9 +19,9 @@ minutes):
 """
 
 from collections.abc import Callable, Sequence
-import dataclasses
 import functools
 import itertools
+import math
 import resource
 import tempfile
 import time
@@ -29,7 +29,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from aen import report
 from aen.data import dataset as dataset_lib
@@ -47,10 +46,7 @@ from experiments import timing
 _FLAGS = launch.define(
   batches=([1, 2, 4, 8], 'Children per batch to compare.', 1),
   repeats=(3, 'Times each batch is trained; the fastest counts.', 1),
-  tensorboard=(
-    False,
-    "Also write the children's curves for TensorBoard, and time that.",
-  ),
+  tensorboard=(False, 'Also write curves for TensorBoard, and time that.'),
 )
 _CLOCK = timing.clock()
 _DATA = flags.Data()
@@ -68,63 +64,49 @@ def main(_: list[str]) -> None:
   examples = evaluate_lib.make_evaluator(
     few, scaling, space=None, recipe=recipe, store=None
   ).data
+  make_space = functools.partial(mlp_space.mlp_space, **_NETWORKS())
   orbits_seconds, space = timing.timed(
-    lambda: mlp_space.mlp_space(
-      data.image_shape, data.num_classes, **_NETWORKS()
-    ),
-    clock=_CLOCK(),
+    make_space, data.image_shape, data.num_classes, clock=_CLOCK()
   )
   like = space.template
-  widths = [int(np.prod(grid)) for grid in like.hidden_shapes]
+  widths = [math.prod(grid) for grid in like.hidden_shapes]
   config = child_lib.ChildConfig(
     timing.DenseMLP((*widths, like.num_classes), like.kernel_init), recipe
   )
   train = jax.jit(
     lambda key, data: child_lib.train_child(key, {}, data, config)
   )
-  rival = Rival(functools.partial(train, data=examples))
-  timing.timed(rival.train, jax.random.key(0))  # compiles
+  seeds = itertools.count()
 
-  compare_search(data, space, recipe, rival, orbits_seconds)
-  compare_batches(space, examples, recipe, rival)
+  def baseline() -> float:
+    key = jax.random.key(next(seeds))
+    return timing.timed(train, key, examples, clock=_CLOCK())[0]
 
-
-@dataclasses.dataclass
-class Rival:
-  """Trains baselines one after another, and adds up the time."""
-
-  train: Callable[[jax.Array], store_lib.Record]
-  seconds: float = 0.0
-  count: int = 0
-
-  def __call__(self, number: int = 1) -> None:
-    """Trains some baselines."""
-    for _ in range(number):
-      key = jax.random.key(self.count)
-      seconds, _ = timing.timed(self.train, key, clock=_CLOCK())
-      self.seconds += seconds
-      self.count += 1
+  baseline()  # compiles
+  compare_search(data, space, recipe, baseline, orbits_seconds)
+  compare_batches(space, examples, recipe, baseline)
 
 
 def compare_search(
   data: dataset_lib.Dataset,
   space: mlp_space.MLPSpace,
   recipe: recipe_lib.Recipe,
-  rival: Rival,
+  baseline: Callable[[], float],
   orbits_seconds: float,
 ) -> None:
-  """Times a search end to end, with the rival's training in between."""
-  training, writing, num_networks = 0.0, 0.0, len(space)
+  """Times a search end to end, with baselines trained in between."""
+  training, writing, clock = 0.0, 0.0, _CLOCK()
+  baselines: list[float] = []  # seconds of each
 
   def race(records: Sequence[store_lib.Record]) -> None:
     nonlocal training, writing
     training += sum(record.seconds for record in records)
     if _FLAGS.tensorboard:
       writing += timing.timed(write, records)[0]
-    if rival.count < num_networks:
-      rival(len(records))
+    if len(baselines) < len(space):
+      baselines.extend(baseline() for _ in records)
 
-  start = _CLOCK()()
+  start = clock()
   with tempfile.TemporaryDirectory() as run_dir:
     if _FLAGS.tensorboard:
       write = tensorboard.callback(f'{run_dir}/tensorboard')
@@ -132,22 +114,23 @@ def compare_search(
       data, space, _SEARCH(recipe), run_dir, on_trained=race
     )
     report.write(result, data, run_dir)
-  counts, seconds = result.counts, _CLOCK()() - start
-  ours = seconds - rival.seconds + orbits_seconds
-  num_programs = len(set(map(space.program, range(num_networks))))
+  theirs = sum(baselines)
+  ours = clock() - start - theirs + orbits_seconds
+  counts, networks = result.counts, range(len(space))
+  num_programs = len(set(map(space.program, networks)))
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
   rest = ''
-  if _CLOCK() is time.perf_counter:  # records have this time of training
+  if clock is time.perf_counter:  # records have this time of training
     rest = (
       f' all but training: {ours - training:.1f} s,'
       f' {100 * (1 - training / ours):.1f} % of it;'
     )
   print(
     f'{counts.steps} steps, {counts.states} states, {counts.networks} of'
-    f' {num_networks} networks end to end: {ours:.1f} s; compiled programs:'
-    f' {num_programs}; {rival.count}'
-    f' baselines one after another: {rival.seconds:.1f} s; ratio'
-    f' {ours / rival.seconds:.2f};{rest} peak memory {peak:.2f} GiB'
+    f' {len(space)} networks end to end: {ours:.1f} s; compiled programs:'
+    f' {num_programs}; {len(baselines)} baselines one after another:'
+    f' {theirs:.1f} s; ratio {ours / theirs:.2f};{rest} peak memory'
+    f' {peak:.2f} GiB'
   )
   if _FLAGS.tensorboard:
     print(
@@ -160,7 +143,7 @@ def compare_batches(
   space: mlp_space.MLPSpace,
   data: child_lib.ChildData,
   recipe: recipe_lib.Recipe,
-  rival: Rival,
+  baseline: Callable[[], float],
 ) -> None:
   """Times batches of several sizes, interleaved with baselines."""
   program = space.program(len(space) - 1)
@@ -180,7 +163,7 @@ def compare_batches(
     )
     for size in _FLAGS.batches
   }
-  times = timing.interleaved({**variants, 'baseline': rival}, _FLAGS.repeats)
+  times = timing.interleaved({**variants, 'baseline': baseline}, _FLAGS.repeats)
   for size in variants:
     seconds = min(times[size]) / int(size)
     print(

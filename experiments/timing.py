@@ -1,4 +1,4 @@
-"""The timing of all benchmarks: runs interleaved, ratios within each round.
+"""The timing of all benchmarks: variants interleaved, ratios within each round.
 
 A busy machine slows all variants alike when they run in turn, so ratios are
 taken round by round; what is reported is their median and their range.
@@ -13,18 +13,19 @@ from typing import Any
 from absl import flags
 from flax import linen as nn
 import jax
+import jax.numpy as jnp
+import numpy as np
 import optax
 
 from experiments import rows as rows_lib
 
 _WIDTH = 9  # of a column on the terminal
 Times = Mapping[str, Sequence[float]]  # seconds of each variant, by round
+Clock = Callable[[], float]
 
 
 def timed(
-  function: Callable[..., Any],
-  *args: Any,
-  clock: Callable[[], float] = time.perf_counter,
+  function: Callable[..., Any], *args: Any, clock: Clock = time.perf_counter
 ) -> tuple[float, Any]:
   """Returns the seconds of a call, and its result, once it is computed."""
   start = clock()
@@ -32,20 +33,10 @@ def timed(
   return clock() - start, result
 
 
-def fastest(function: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-  """Returns the smallest of several times, and the result; not for JAX."""
-  times = []
-  for _ in range(repeats):
-    start = time.perf_counter()
-    result = function()
-    times.append(time.perf_counter() - start)
-  return min(times), result
-
-
 def interleaved(
   variants: Mapping[str, Callable[[], Any]],
   repeats: int,
-  clock: Callable[[], float] = time.perf_counter,
+  clock: Clock = time.perf_counter,
 ) -> dict[str, list[float]]:
   """Returns the seconds of each variant, round by round.
 
@@ -100,20 +91,25 @@ class DenseMLP(nn.Module):
     return nn.Dense(self.widths[-1], kernel_init=self.kernel_init)(x)
 
 
-def training_step(
-  logits: Callable[..., jax.Array],
-  labels: jax.Array,
+def training(
+  module: nn.Module,
   optimizer: optax.GradientTransformation,
-) -> Callable[..., tuple[Any, Any]]:
-  """Returns a step of (parameters, state of the optimizer) on one batch.
+  x: jax.Array,
+  apply: Callable[..., jax.Array] | None = None,
+) -> tuple[Callable[..., Any], Any]:
+  """Returns a training step, and its first state, drawn without compiling.
 
-  `logits` is a function of the parameters and of the step's other arguments.
+  The step takes a state, the collections beside the parameters, and the other
+  arguments of `apply`, by default images like x. Of constants, XLA would
+  compute what it can while compiling.
   """
+  apply = apply or module.apply
+  labels = jnp.arange(len(x)) % 10
 
-  def loss(params: Any, *args: Any) -> jax.Array:
-    return optax.softmax_cross_entropy_with_integer_labels(
-      logits(params, *args), labels
-    ).mean()
+  def loss(params: Any, collections: Any, *args: Any) -> jax.Array:
+    logits = apply({'params': params, **collections}, *args)
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+    return losses.mean()
 
   def step(state: tuple[Any, Any], *args: Any) -> tuple[Any, Any]:
     params, opt_state = state
@@ -121,10 +117,15 @@ def training_step(
     updates, opt_state = optimizer.update(gradient, opt_state)
     return optax.apply_updates(params, updates), opt_state
 
-  return step
+  draws = np.random.default_rng(0)
+  params = jax.tree.map(
+    lambda leaf: jnp.asarray(0.05 * draws.standard_normal(leaf.shape, 'f4')),
+    jax.eval_shape(module.init, jax.random.key(0), x)['params'],
+  )
+  return step, (params, optimizer.init(params))
 
 
-def clock() -> Callable[[], Callable[[], float]]:
+def clock() -> Callable[[], Clock]:
   """Defines --cpu_time; returns a function that returns the clock to read."""
   cpu_time = flags.DEFINE_bool(
     'cpu_time', False, 'Time the processor, not the clock: for busy machines.'
@@ -151,11 +152,11 @@ def collect(
   found: list[Mapping[str, Any]] = []
   for row in rows:
     if not found or found[-1].keys() != row.keys():
-      print('  '.join(f'{name:{_WIDTH}}' for name in row))
-    cells = (
-      f'{f"{v:.4g}" if isinstance(v, float) else v!s:{max(_WIDTH, len(name))}}'
-      for name, v in row.items()
-    )
+      print('  '.join(name.ljust(_WIDTH) for name in row))
+    cells = []
+    for name, value in row.items():
+      text = f'{value:.4g}' if isinstance(value, float) else str(value)
+      cells.append(text.ljust(max(_WIDTH, len(name))))
     print('  '.join(cells))
     found.append(row)
   rows_lib.write(path, found)

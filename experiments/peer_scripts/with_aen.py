@@ -22,25 +22,21 @@ from aen.groups import symmetries
 from aen.train import executors
 
 
-def trainer(network, images):
+def trainer(network, images, **options):
   """Returns a training step of a network."""
   optimizer = optax.sgd(1e-3, momentum=0.9)
   labels = jnp.arange(len(images)) % 10
 
   def loss(params, key):
-    out = network.apply({'params': params}, images, **mode(key))
+    rngs = {'dropout': key}
+    out = network.apply({'params': params}, images, rngs=rngs, **options)
     return optax.softmax_cross_entropy_with_integer_labels(out, labels).mean()
-
-  def mode(key):
-    cnn = isinstance(network, aen.GroupCNN)
-    return {'train': True, 'rngs': {'dropout': key}} if cnn else {}
 
   @functools.partial(jax.jit, donate_argnums=0)
   def update(state, key):
     params, opt_state = state
-    updates, opt_state = optimizer.update(
-      jax.grad(loss)(params, key), opt_state
-    )
+    gradient = jax.grad(loss)(params, key)
+    updates, opt_state = optimizer.update(gradient, opt_state)
     return optax.apply_updates(params, updates), opt_state
 
   @jax.jit
@@ -57,56 +53,52 @@ def trainer(network, images):
   return step
 
 
+def mlp(images, *sides):
+  """Returns a training step of an MLP; `sides` are of its hidden grids."""
+  hidden = [(side, side) for side in sides]
+  network = aen.EquivariantMLP(
+    ('rotation',), in_shape=images.shape[1:], hidden_shapes=hidden
+  )
+  return trainer(network, images)
+
+
+def construct(names, before, after):
+  """Finds the sharing pattern of a layer."""
+  sharing.clear_memory_cache()
+  aen.dense_sharing(names, (before,) * 2, (after,) * 2)
+
+
 def main(cache):
   """Serves the tasks."""
   if cache:
     os.environ['AEN_CACHE_DIR'] = cache
     executors.keep_compilations()
     os.environ['AEN_CACHE_DIR'] = ''
-  sides, small = worker.SIDES, worker.SMALL
+  one, twelve = ('rotation',), symmetries.PAPER_SYMMETRIES
+  sides, small, spec = worker.SIDES, worker.SMALL, worker.CNN
   images = jnp.ones((worker.BATCH, sides[0], sides[0]))
-  spec = worker.CNN
-  names = symmetries.PAPER_SYMMETRIES
-
-  def construct(names, before, after):
-    sharing.clear_memory_cache()
-    aen.dense_sharing(names, (before,) * 2, (after,) * 2)
-
-  def mlp(sides):
-    hidden = [(side, side) for side in sides[1:]]
-    return aen.EquivariantMLP(
-      ('rotation',), in_shape=(sides[0],) * 2, hidden_shapes=hidden
-    )
-
-  large = functools.cache(lambda: trainer(mlp(sides), images))
-  little = functools.cache(
-    lambda: trainer(mlp([small] * 3), images[:, :small, :small])
-  )
-  pictures = jnp.ones((spec['batch'], *spec['shape']))
+  little = worker.prepared(lambda: mlp(images[:, :small, :small], small, small))
+  step = worker.prepared(lambda: mlp(images, *sides[1:]))
   cnn = aen.GroupCNN(('rotation', 'horizontal_flip'), in_shape=spec['shape'])
-  convolve = functools.cache(lambda: trainer(cnn, pictures))
+  pictures = jnp.ones((spec['batch'], *spec['shape']))
 
   def child():
-    construct(('rotation',), *sides[:2])
-    construct(('rotation',), *sides[1:])
-    step = large()  # in a search, all children share its program
+    construct(one, *sides[:2])
+    construct(one, *sides[1:])
     for _ in range(worker.STEPS):
-      step()
+      step()  # in a search, all children share its program
 
-  versions = {
-    name: importlib.metadata.version(name) for name in ('jax', 'flax')
-  }
+  flax = importlib.metadata.version('flax')
   worker.serve(
-    f'aen {aen.__version__}, '
-    + ', '.join(f'{name} {number}' for name, number in versions.items()),
+    f'aen {aen.__version__}, jax {jax.__version__}, flax {flax}',
     {
-      'construct one': lambda: construct(('rotation',), *sides[:2]),
-      'construct twelve': lambda: construct(names, *sides[:2]),
-      'construct small': lambda: construct(('rotation',), small, small),
-      'mlp step': lambda: large()(),
-      'small mlp step': lambda: little()(),
+      'construct one': lambda: construct(one, *sides[:2]),
+      'construct twelve': lambda: construct(twelve, *sides[:2]),
+      'construct small': lambda: construct(one, small, small),
+      'mlp step': step,
+      'small mlp step': little,
       'child': child,
-      'cnn step': lambda: convolve()(),
+      'cnn step': worker.prepared(lambda: trainer(cnn, pictures, train=True)),
     },
   )
 

@@ -22,7 +22,6 @@ class Rotation(Group):
     super().__init__()
 
 
-@functools.cache
 def trainer():
   """Returns a training step of layers as emlp's own, W = P w and b = P' b."""
   rep = V(Rotation(worker.SMALL))
@@ -42,11 +41,8 @@ def trainer():
   @jax.jit
   def update(params, momentum):
     gradient = jax.grad(loss)(params)
-    add = functools.partial(jax.tree.map, lambda a, m, g: a * m + g)
-    momentum = add(jax.tree.map(lambda _: 0.9, params), momentum, gradient)
-    return add(
-      jax.tree.map(lambda _: -1e-3, params), momentum, params
-    ), momentum
+    momentum = jax.tree.map(lambda m, g: 0.9 * m + g, momentum, gradient)
+    return jax.tree.map(lambda p, m: p - 1e-3 * m, params, momentum), momentum
 
   # Without its type, the second step would be compiled again.
   full = functools.partial(jnp.full, fill_value=0.01, dtype=jnp.float32)
@@ -70,5 +66,5 @@ def construct():
 if __name__ == '__main__':
   worker.serve(
     f'emlp {importlib.metadata.version("emlp")}, jax {jax.__version__}',
-    {'construct small': construct, 'small mlp step': lambda: trainer()()},
+    {'construct small': construct, 'small mlp step': worker.prepared(trainer)},
   )

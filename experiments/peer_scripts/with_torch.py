@@ -22,6 +22,7 @@ from torch import nn
 import worker
 
 ROTATION = [1] + [0] * 11  # of the authors' twelve
+POINTS = [side**2 for side in worker.SIDES]
 
 
 def trainer(network, images):
@@ -39,25 +40,33 @@ def trainer(network, images):
 
 def of_mlp(make):
   """Returns the tasks of an MLP."""
-  images = torch.rand(worker.BATCH, worker.SIDES[0] ** 2)
-  ready = functools.cache(lambda: trainer(make(), images))
+  images = torch.rand(worker.BATCH, POINTS[0])
+
+  def new():
+    return trainer(make(), images)
 
   def child():
-    step = trainer(make(), images)
+    step = new()
     for _ in range(worker.STEPS):
       step()
 
-  return {'mlp step': lambda: ready()(), 'child': child}
+  return {'mlp step': worker.prepared(new), 'child': child}
 
 
-def of_cnn(make, batch, shape, channels, dense, **options):
-  """Returns the task of a CNN; `make` returns its layers and their width."""
+def mlp(first, second):
+  """Returns an MLP with two given hidden layers."""
+  last = nn.Linear(POINTS[2], 10)
+  return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), last)
+
+
+def of_cnn(features, batch, shape, channels, dense, group):
+  """Returns the task of a CNN; `features` makes its layers and their width."""
   images = torch.rand(batch, shape[2], *shape[:2])
 
-  def network():
-    layers, width = make(shape, channels, **options)
+  def new():
+    layers, width = features(shape[2], channels, group)
     area = math.prod(((side - 4) // 2 - 4) // 2 for side in shape[:2])
-    return nn.Sequential(
+    network = nn.Sequential(
       *layers,
       nn.Flatten(),
       nn.Linear(width * area, dense),
@@ -66,34 +75,34 @@ def of_cnn(make, batch, shape, channels, dense, **options):
       nn.Linear(dense, 50),
       nn.Linear(50, 10),
     )
+    return trainer(network, images)
 
-  ready = functools.cache(lambda: trainer(network(), images))
-  return {'cnn step': lambda: ready()()}
+  return {'cnn step': worker.prepared(new)}
+
+
+def convolutions(conv, relu, pool, before, after):
+  """Returns four convolutional layers, every second one with pooling."""
+  layers = []
+  for i in range(4):
+    layers += [conv(before, after, 3), relu(after)]
+    layers += [pool(after)] if i % 2 else []
+    before = after
+  return layers
 
 
 def plain():
   """An MLP of the same widths, a CNN with the channels of all elements."""
-  n = [side**2 for side in worker.SIDES]
 
-  def mlp():
-    return nn.Sequential(
-      nn.Linear(n[0], n[1]),
-      nn.ReLU(),
-      nn.Linear(n[1], n[2]),
-      nn.ReLU(),
-      nn.Linear(n[2], 10),
-    )
+  def dense():
+    return mlp(nn.Linear(*POINTS[:2]), nn.Linear(*POINTS[1:]))
 
-  def cnn(shape, channels, group):
+  def features(before, channels, group):
     del group
-    layers, before, channels = [], shape[2], 8 * channels
-    for i in range(4):
-      layers += [nn.Conv2d(before, channels, 3), nn.ReLU()]
-      layers += [nn.MaxPool2d(2)] if i % 2 else []
-      before = channels
-    return layers, channels
+    after = 8 * channels
+    relu, pool = (lambda _: nn.ReLU()), (lambda _: nn.MaxPool2d(2))
+    return convolutions(nn.Conv2d, relu, pool, before, after), after
 
-  return {**of_mlp(mlp), **of_cnn(cnn, **worker.CNN)}
+  return {**of_mlp(dense), **of_cnn(features, **worker.CNN)}
 
 
 def escnn(**changes):
@@ -114,44 +123,35 @@ def escnn(**changes):
     def forward(self, x):
       return super().forward(group_nn.GeometricTensor(x, self.in_type)).tensor
 
-  def cnn(shape, channels, group):
+  def features(before, channels, group):
     space = spaces[group]()
-    before = group_nn.FieldType(space, shape[2] * [space.trivial_repr])
-    hidden = group_nn.FieldType(space, channels * [space.regular_repr])
-    layers = []
-    for i in range(4):
-      layers += [group_nn.R2Conv(before, hidden, 3), group_nn.ReLU(hidden)]
-      layers += [group_nn.PointwiseMaxPool(hidden, 2)] if i % 2 else []
-      before = hidden
-    return [Features(*layers)], hidden.size
+    before = group_nn.FieldType(space, before * [space.trivial_repr])
+    after = group_nn.FieldType(space, channels * [space.regular_repr])
+    pool = functools.partial(group_nn.PointwiseMaxPool, kernel_size=2)
+    layers = convolutions(group_nn.R2Conv, group_nn.ReLU, pool, before, after)
+    return [Features(*layers)], after.size
 
-  return of_cnn(cnn, **{**worker.CNN, **changes})
-
-
-def rotation(side):
-  """Returns rotation by 90° as a list."""
-  return np.rot90(np.arange(side**2).reshape(side, side)).ravel().tolist()
+  return of_cnn(features, **{**worker.CNN, **changes})
 
 
 def autoequiv():
   """The MLP in AutoEquiv, and its constructions."""
   import autoequiv as ae
 
-  turns = [[rotation(side)] for side in worker.SIDES]
+  grids = [np.arange(side**2).reshape(side, side) for side in worker.SIDES]
+  rotations = [[np.rot90(grid).ravel().tolist()] for grid in grids]
 
   def network():
-    return nn.Sequential(
-      nn.Unflatten(1, (1, -1)),
-      ae.LinearEquiv(turns[0], turns[1], 1, 1),
-      nn.ReLU(),
-      ae.LinearEquiv(turns[1], turns[2], 1, 1),
-      nn.ReLU(),
-      nn.Flatten(),
-      nn.Linear(worker.SIDES[2] ** 2, 10),
+    first = ae.LinearEquiv(*rotations[:2], 1, 1)
+    second = ae.LinearEquiv(*rotations[1:], 1, 1)
+    # Its layers have an axis of channels.
+    return mlp(
+      nn.Sequential(nn.Unflatten(1, (1, -1)), first),
+      nn.Sequential(second, nn.Flatten()),
     )
 
   return of_mlp(network) | {
-    'construct one': lambda: ae.create_colored_matrix(turns[0], turns[1])
+    'construct one': lambda: ae.create_colored_matrix(*rotations[:2])
   }
 
 
@@ -160,26 +160,23 @@ def authors(repaired=False):
   import equivariance_functions
   import equivariance_search_utilities as utilities
 
-  points = [side**2 for side in worker.SIDES]
-
   def network():
-    made = utilities.get_equivariant_network([*points, 10], ROTATION)
+    made = utilities.get_equivariant_network([*POINTS, 10], ROTATION)
     if repaired:
       made.eq_indices = [torch.tensor(index) for index in made.eq_indices]
     return made
 
   def construct(choices):
-    index = list(range(points[0] * points[1]))
+    index = list(range(POINTS[0] * POINTS[1]))
     equivariance_functions.get_G_list_equivariance_indices_graph(
       *worker.SIDES[:2], choices, index
     )
 
-  if repaired:  # what is repaired is the step alone
-    return of_mlp(network)
-  return of_mlp(network) | {
-    'construct one': lambda: construct(ROTATION),
-    'construct twelve': lambda: construct([1] * 12),
-  }
+  tasks = of_mlp(network)
+  if not repaired:  # what is repaired is the step alone
+    tasks['construct one'] = functools.partial(construct, ROTATION)
+    tasks['construct twelve'] = functools.partial(construct, [1] * 12)
+  return tasks
 
 
 KINDS = {

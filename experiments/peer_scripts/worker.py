@@ -8,6 +8,7 @@ the script's side, `Worker` that of the process that asks.
 """
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -38,9 +39,14 @@ def serve(version, tasks):
     start = time.process_time()
     with contextlib.redirect_stdout(sys.stderr):
       tasks[line.strip()]()
-    seconds = time.process_time() - start
-    answer = {'seconds': seconds, **usage()}
+    answer = {'seconds': time.process_time() - start, **usage()}
     print(json.dumps(answer), file=answers, flush=True)
+
+
+def prepared(make):
+  """Returns a task that is made when it first runs."""
+  made = functools.cache(make)
+  return lambda: made()()
 
 
 def usage():
@@ -56,7 +62,7 @@ class Failed(ValueError):
   """Why a library cannot be had, or why its process ended."""
 
 
-class Worker:
+class Worker(contextlib.AbstractContextManager):
   """A process that runs the tasks of a script in the Python of a library."""
 
   def __init__(self, python, script, spec, path=''):
@@ -71,9 +77,6 @@ class Worker:
       env={**os.environ, 'PYTHONPATH': path},
     )
     self.about = self._answer()
-
-  def __enter__(self):
-    return self
 
   def __exit__(self, *_):
     """Ends the process."""

@@ -1,6 +1,7 @@
 import csv
 
 from absl.testing import flagsaver
+import numpy as np
 import pytest
 
 from tests import launchers
@@ -47,8 +48,16 @@ def test_long_runs_are_predicted_and_not_run(benchmark):
   assert not timing.measured
 
 
+def test_the_fastest_run_counts_and_its_result_is_returned(benchmark):
+  watch = benchmark.Stopwatch(limit=1.0, repeats=2)
+  timing, result = watch.run('aen', 0, 0, lambda: np.arange(3))
+  assert timing.measured
+  assert timing.seconds > 0
+  np.testing.assert_array_equal(result, [0, 1, 2])
+
+
 def test_disagreement_is_noticed(benchmark):
-  case = benchmark._single(1000, 10)
+  case = benchmark._shifts('single', (10, 100), 1)
   labels = benchmark.aen.orbits(case.generators, 1000)
   benchmark._check(labels, labels)
   with pytest.raises(AssertionError, match='disagree'):

@@ -3,6 +3,8 @@ import csv
 from absl.testing import flagsaver
 import pytest
 
+import aen
+from aen.nn import group_cnn
 from tests import launchers
 
 
@@ -31,7 +33,8 @@ def test_a_small_run_times_every_variant(benchmark, tmp_path, capsys):
 
 
 def test_methods_are_variants(benchmark):
-  found = benchmark._modules((), 0.2, (16, 16, 1), methods=True)
+  network = aen.GroupCNN((), width=0.2, in_shape=(16, 16, 1))
+  found = benchmark._modules(network, methods=True)
   assert {'aen conv', 'aen patches'} < set(found)
   (baseline, _), (cnn, _) = found['flax'], found['aen']
   assert baseline.features == cnn.widths()[0] == 4
@@ -43,8 +46,8 @@ def test_escnn_runs_in_a_process_of_its_own(benchmark, tmp_path):
     "#!/bin/sh\necho '{}'\nwhile read line; do echo '{\"total\": 1.5}'; done\n"
   )
   python.chmod(0o755)
-  network = 'D4', 1.0, (28, 28, 1)
-  with benchmark._escnn(str(python), *network) as escnn:
+  network = aen.GroupCNN(group_cnn.GROUPS['D4'], in_shape=(28, 28, 1))
+  with benchmark._escnn(str(python), network, 'D4') as escnn:
     before = escnn.cpu_time()
     escnn.run('cnn step')
     assert escnn.cpu_time() - before >= 1.5
@@ -55,10 +58,11 @@ def test_a_python_without_escnn_is_said(benchmark, tmp_path):
   python = tmp_path / 'python'
   python.write_text('#!/bin/sh\nexit 1\n')
   python.chmod(0o755)
+  network = aen.GroupCNN((), in_shape=(28, 28, 1))
   with (
     flagsaver.flagsaver(escnn=str(python)),
     pytest.raises(ValueError, match='environment with escnn'),
-    benchmark._escnn(str(python), 'none', 1.0, (28, 28, 1)) as escnn,
+    benchmark._escnn(str(python), network, 'none') as escnn,
   ):
     escnn.run('cnn step')
 

@@ -85,7 +85,7 @@ def test_what_fails_gets_a_row_that_says_why(peers, tmp_path, monkeypatch):
     "raise OSError('no such | thing')\n"
   )
   monkeypatch.setattr(peers.worker_lib, '_SCRIPTS', tmp_path)
-  monkeypatch.setitem(peers.PEERS, 'dying', peers.Peer('', (), 'dying', {}))
+  monkeypatch.setitem(peers.PEERS, 'dying', peers.Peer((), 'dying', {}))
   with peers.start('dying') as worker:
     found = peers._in_turns('step', {'dying': worker})
     assert found == {'dying': 'failed: OSError: no such / thing'}
@@ -124,7 +124,7 @@ def test_an_interrupted_run_resumes(peers, tmp_path, monkeypatch):
   )
   monkeypatch.setattr(peers.worker_lib, '_SCRIPTS', tmp_path)
   monkeypatch.setattr(peers, '_SHORT', 0.0)
-  fake = peers.Peer('', (), 'fake', {})
+  fake = peers.Peer((), 'fake', {})
   monkeypatch.setattr(peers, 'PEERS', {'a': fake, 'aen': fake})
   monkeypatch.setattr(peers, 'FRESH', {'child': 'peak memory'})
   monkeypatch.setattr(peers.os, 'sched_setaffinity', lambda *_: None)
