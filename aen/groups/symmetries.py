@@ -57,14 +57,15 @@ class Symmetry:
   _identity: Any = dataclasses.field(init=False, repr=False)
 
   def __post_init__(self) -> None:
-    is_text = isinstance(self.name, str) and not any(
-      '\ud800' <= c <= '\udfff'
-      for c in self.name  # as of other bytes
-    )
-    if not is_text or not callable(self.fn):
+    if not isinstance(self.name, str) or not callable(self.fn):
       raise ValueError(
-        'a Symmetry is a name and a function of an array, the name in text that'
-        f' UTF-8 can encode, got {self.name!r} and {self.fn!r}'
+        'a Symmetry is a name and a function of an array, got'
+        f' {self.name!r} and {self.fn!r}'
+      )
+    if any('\ud800' <= c <= '\udfff' for c in self.name):  # as of other bytes
+      raise ValueError(
+        f'the name of a Symmetry must be text that UTF-8 can encode, got'
+        f' {self.name!r}; rename it'
       )
     object.__setattr__(self, '_identity', _identity(self.fn))
 
