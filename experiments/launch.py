@@ -66,18 +66,18 @@ def define(**table: Sequence[Any]) -> flags.FlagValues:
   A flag has the type of its default, and a type as the default stands for None.
   Flags of a list are repeated, those of a tuple separated by commas.
   """
-  for name, (default, text, *limits) in table.items():
-    kind, value = type(default), default
+  for name, (default, text, *rest) in table.items():
+    kind, value, limit = type(default), default, (*rest, None)[0]
     if kind is type:
       kind, value = default, None
     define_one = DEFINE.get(kind) or _REPEATED[type(value[0]) if value else str]
-    if not limits:
+    if limit is None:
       define_one(name, value, text)
-    elif isinstance(limits[0], list):
+    elif isinstance(limit, list):
       enum = flags.DEFINE_multi_enum if kind is list else flags.DEFINE_enum
-      enum(name, value, limits[0], text)
+      enum(name, value, limit, text)
     else:
-      define_one(name, value, text, lower_bound=limits[0])
+      define_one(name, value, text, lower_bound=limit)
   return flags.FLAGS
 
 
