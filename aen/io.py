@@ -283,6 +283,26 @@ def positive(value: Any, name: str) -> int:
   return _whole(value, 1, f'{name} must be a whole number of at least 1')
 
 
+def one_each(
+  value: Any, count: int, name: str, what: str = 'layer'
+) -> tuple[int, ...]:
+  """Returns one positive integer per layer or axis, a single one repeated."""
+  numbers = (value,) * count if np.ndim(value) == 0 else tuple(value)
+  if len(numbers) != count:
+    raise ValueError(
+      f'{name} must be one number, or one per {what} ({count}), got {value!r}'
+    )
+  return tuple(positive(number, name) for number in numbers)
+
+
+def choice(value: Any, name: str, known: Iterable[str | None]) -> None:
+  """Raises unless a value is one of those that are known."""
+  known = tuple(known)
+  if not isinstance(value, str | None) or value not in known:
+    names = ', '.join(map(str, known))
+    raise ValueError(f'{name} must be one of {names}, got {value!r}')
+
+
 def seed(value: Any) -> int:
   """Returns a seed of random numbers, from 0 to 2^31 - 1."""
   return _whole(value, 0, 'seed must be a whole number from 0 to 2**31 - 1')

@@ -367,8 +367,7 @@ def as_targets(
   >>> as_targets(np.array([0.1, 0.25]))[0].dtype
   dtype('float32')
   """
-  if task not in (None, *TASKS):
-    raise ValueError(f'task must be one of {", ".join(TASKS)}, got {task!r}')
+  io_lib.choice(task, 'task', (*TASKS, None))
   array = _as_array(targets)
   kind = array.dtype.kind
   if array.ndim == 2 and array.shape[1] == 1:

@@ -27,7 +27,6 @@ from aen.groups import point_group
 from aen.groups import sharing as sharing_lib
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import as_shape
-from aen.nn import checks
 from aen.nn import kernels
 from aen.nn import layer as layer_lib
 from aen.nn import windows
@@ -186,7 +185,7 @@ class EquivariantConv(layer_lib.SharedLayer):
         f' {(self.kernel_size,) * 2} for images, got {self.kernel_size}'
       )
     self.kernel_size = as_shape(self.kernel_size)
-    checks.choice(self.method, 'method', (*windows.METHODS, None))
+    io_lib.choice(self.method, 'method', (*windows.METHODS, None))
     self.sharing()  # raises if no convolution has these symmetries
     super().__post_init__()
 

@@ -26,7 +26,6 @@ from aen.groups import spectral as spectral_lib
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import as_shape
 from aen.groups.orbits import permutation
-from aen.nn import checks
 from aen.nn import kernels
 from aen.nn import layer as layer_lib
 from aen.nn.kernels import Array
@@ -302,7 +301,7 @@ class EquivariantDense(layer_lib.SharedLayer):
       self.features = io_lib.positive(self.features, 'features')
     if self.max_weights is not None:
       self.max_weights = io_lib.positive(self.max_weights, 'max_weights')
-    checks.choice(self.method, 'method', layer_lib.METHODS)
+    io_lib.choice(self.method, 'method', layer_lib.METHODS)
     for symmetry in self.symmetries:  # raises where one cannot act
       permutation(symmetry, self.in_shape)
       if not self.invariant:

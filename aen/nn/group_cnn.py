@@ -19,7 +19,6 @@ from aen.groups import orbits
 from aen.groups import point_group
 from aen.groups import sharing as sharing_lib
 from aen.groups import symmetries as symmetries_lib
-from aen.nn import checks
 from aen.nn import kernels
 from aen.nn import layer as layer_lib
 from aen.nn import pooling
@@ -104,8 +103,8 @@ class GroupCNN(nn.Module):
   def __post_init__(self) -> None:
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
     self.num_classes = io_lib.positive(self.num_classes, 'num_classes')
-    checks.choice(self.head, 'head', layer_lib.HEADS)
-    checks.choice(self.padding, 'padding', ('VALID', 'SAME'))
+    io_lib.choice(self.head, 'head', layer_lib.HEADS)
+    io_lib.choice(self.padding, 'padding', ('VALID', 'SAME'))
     io_lib.real(self.dropout_rate, 'dropout_rate', 0, 1)
     io_lib.real(self.width, 'width', -math.inf, 1e6)
     if not self.width > 0 or _channels(self.width, self.copies()) < 1:

@@ -14,7 +14,6 @@ from aen import io as io_lib
 from aen.groups import orbits
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.sharing import dense_sharing
-from aen.nn import checks
 from aen.nn import kernels
 from aen.nn import layer as layer_lib
 from aen.nn.dense import EquivariantDense
@@ -88,8 +87,8 @@ class EquivariantMLP(nn.Module):
     for symmetry in self.symmetries:  # raises if one cannot act
       for grid in (self.in_shape, *self.hidden_shapes):
         orbits.permutation(symmetry, grid)
-    checks.choice(self.head, 'head', HEADS)
-    checks.choice(self.method, 'method', layer_lib.METHODS)
+    io_lib.choice(self.head, 'head', HEADS)
+    io_lib.choice(self.method, 'method', layer_lib.METHODS)
     self.num_classes = io_lib.positive(self.num_classes, 'num_classes')
     if self.width_matched and self.features is not None:
       raise ValueError(
@@ -97,10 +96,10 @@ class EquivariantMLP(nn.Module):
       )
     depth = len(self.hidden_shapes)
     if self.features is not None:
-      self.features = checks.one_each(self.features, depth, 'features')
+      self.features = io_lib.one_each(self.features, depth, 'features')
     if self.max_weights is not None:
       padded = depth + (self.head == 'invariant')
-      self.max_weights = checks.one_each(
+      self.max_weights = io_lib.one_each(
         self.max_weights, padded, 'max_weights'
       )
     super().__post_init__()

@@ -12,8 +12,8 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 
+from aen import io as io_lib
 from aen.groups import point_group
-from aen.nn import checks
 from aen.nn import kernels
 from aen.nn import windows
 from aen.nn.kernels import Array
@@ -53,7 +53,7 @@ def group_pool(x: Array, how: str = 'max') -> jax.Array:
     x: Features of a group convolution.
     how: 'max' or 'mean'.
   """
-  checks.choice(how, 'how', tuple(_REDUCTIONS))
+  io_lib.choice(how, 'how', _REDUCTIONS)
   x = kernels.as_array(x, 'x')
   if x.ndim < 2 or not x.size:
     raise ValueError(f'group_pool needs x [..., |G|, C], got shape {x.shape}')
@@ -84,7 +84,7 @@ def spatial_pool(
     ValueError: The windows do not end at the last position, so that a reflected
       image would be pooled over other windows: for windows of two, an odd size.
   """
-  checks.choice(how, 'how', tuple(_REDUCTIONS))
+  io_lib.choice(how, 'how', _REDUCTIONS)
   x = kernels.as_array(x, 'x')
   if not isinstance(group, point_group.Group):
     raise ValueError(

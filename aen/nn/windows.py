@@ -18,8 +18,8 @@ from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
+from aen import io as io_lib
 from aen.groups import point_group
-from aen.nn import checks
 
 # A batch whose patches exceed a processor's cache is cut into chunks that fit;
 # measured, like the default in `convolve`, on two cores.
@@ -52,7 +52,7 @@ def frame(
 ) -> Frame:
   """Returns windows; raises unless they fit and the group permutes them."""
   each = functools.partial(
-    checks.one_each, count=len(space), what='spatial axis'
+    io_lib.one_each, count=len(space), what='spatial axis'
   )
   sides, strides = each(window, name='window'), each(strides, name='strides')
   dilation = each(kernel_dilation, name='kernel_dilation')
@@ -182,7 +182,7 @@ def convolve(
 
   The method is a name in `METHODS` (default: 'patches' on CPU, else 'conv').
   """
-  checks.choice(method, 'method', (*METHODS, None))
+  io_lib.choice(method, 'method', (*METHODS, None))
   if method is None:
     method = 'patches' if jax.default_backend() == 'cpu' else 'conv'
   return METHODS[method](x, kernel, windows, precision)

@@ -128,10 +128,7 @@ def discover(
       print(line, file=sys.stderr, flush=True)
 
   _check_options(recipe, options)
-  if network not in NETWORKS:
-    raise ValueError(
-      f'network must be one of {", ".join(NETWORKS)}, got {network!r}'
-    )
+  io_lib.choice(network, 'network', NETWORKS)
   data = examples(
     images,
     labels,

@@ -64,8 +64,17 @@ class Trainer:
 
   @functools.cached_property
   def program(self) -> Callable[[int], nn.Module]:
-    """Returns a network's program."""
-    return functools.cache(self.space.program)
+    """Returns a network's program, one object for all that share it."""
+    how = recipe_lib.INITIALIZERS[self.recipe.initializer]
+    known: dict[nn.Module, nn.Module] = {}
+
+    def program(network: int) -> nn.Module:
+      plain = self.space.program(network)
+      if plain not in known:
+        known[plain] = plain.clone(kernel_init=how.kernel_init)
+      return known[plain]
+
+    return functools.cache(program)
 
   @functools.cached_property
   def _network_key(self) -> Callable[[int], str]:
@@ -95,10 +104,9 @@ class Trainer:
     inputs = jax.tree.map(
       lambda *leaves: np.stack(leaves), *map(self.space.inputs, networks)
     )
-    kernel_init = recipe_lib.INITIALIZERS[recipe.initializer].kernel_init
-    model = self.program(networks[0]).clone(kernel_init=kernel_init)
+    model = self.program(networks[0])
     trained = child_lib.train_children(
-      jnp.stack([jax.random.key(seed) for seed in seeds]),
+      _keys(seeds),
       inputs.collections,
       self.data,
       child_lib.ChildConfig(model, recipe, self.keep_params),
@@ -145,6 +153,11 @@ class Trainer:
       symmetries=' + '.join(self.space.names(network)),
       num_weights=self.space.num_weights(network),
     )
+
+
+@functools.lru_cache(maxsize=64)  # children of a search have the same seeds
+def _keys(seeds: tuple[int, ...]) -> jax.Array:
+  return jnp.stack([jax.random.key(seed) for seed in seeds])
 
 
 def describe(evaluator: Any, recipe: recipe_lib.Recipe) -> dict[str, Any]:

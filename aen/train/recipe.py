@@ -190,11 +190,7 @@ class Recipe:
     for name in ('epochs', 'batch_size'):
       io_lib.positive(getattr(self, name), name)
     for name, known in CHOICES.items():
-      if getattr(self, name) not in known:
-        raise ValueError(
-          f'{name} must be one of {", ".join(known)}, got'
-          f' {getattr(self, name)!r}'
-        )
+      io_lib.choice(getattr(self, name), name, known)
     rate = self.learning_rate
     if not isinstance(rate, _NUMBER) or not 0 < rate < np.inf:
       raise ValueError(f'learning_rate must be positive, got {rate!r}')
