@@ -288,11 +288,11 @@ def one_each(
 ) -> tuple[int, ...]:
   """Returns one positive integer per layer or axis, a single one repeated."""
   numbers = (value,) * count if np.ndim(value) == 0 else tuple(value)
+  each = f'or one per {what} ({count})'
+  expected = f'{name} must be one whole number of at least 1, {each}'
   if len(numbers) != count:
-    raise ValueError(
-      f'{name} must be one number, or one per {what} ({count}), got {value!r}'
-    )
-  return tuple(positive(number, name) for number in numbers)
+    raise ValueError(f'{expected}, got {value!r}')
+  return tuple(_whole(number, 1, expected, value) for number in numbers)
 
 
 def choice(value: Any, name: str, known: Iterable[str | None]) -> None:
@@ -308,10 +308,11 @@ def seed(value: Any) -> int:
   return _whole(value, 0, 'seed must be a whole number from 0 to 2**31 - 1')
 
 
-def _whole(value: Any, low: int, expected: str) -> int:
+def _whole(value: Any, low: int, expected: str, given: Any = None) -> int:
   whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
   if not whole or not low <= value < 2**31:
-    raise ValueError(f'{expected}, got {value!r}')
+    got = value if given is None else given
+    raise ValueError(f'{expected}, got {got!r}')
   return int(value)
 
 

@@ -28,9 +28,9 @@ from matplotlib import figure
 import numpy as np
 
 from aen.report import charts
+from aen.search import agent as agent_lib
 from aen.search import compare
 from aen.search import landscape as landscape_lib
-from aen.search import strategies
 from experiments import launch
 from experiments import results
 from experiments import rows as rows_lib
@@ -104,12 +104,12 @@ def search(
   call = CONTENDERS.get(label, label)
   name, options = parse_strategy(call)
   strategy = traces_lib.make_strategy(landscape, name, **options)
-  config = strategies.STRATEGIES[name].options(**options)
-  rounds = _rounds(name, config, landscape)
+  rounds = _rounds(name, strategy, landscape)
   details, searches, chunk = '', _FLAGS.seeds, _CHUNK
   if name == 'dqn':
-    details, searches = repr(config), _FLAGS.light_seeds
-    if max(config.hidden_sizes) >= 400:
+    agent = agent_lib.DQNConfig(**options)
+    details, searches = repr(agent), _FLAGS.light_seeds
+    if max(agent.hidden_sizes) >= 400:
       searches, chunk = _FLAGS.wide_seeds, 1
   parts = []
   for first in range(0, searches, chunk):
@@ -130,16 +130,18 @@ def search(
   return compare.Trace(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
 
-def _rounds(name: str, config: Any, landscape: landscape_lib.Landscape) -> int:
+def _rounds(
+  name: str, strategy: Any, landscape: landscape_lib.Landscape
+) -> int:
   """Returns how many rounds a search takes at most."""
   steps = {
     'exhaustive': len(landscape),
     'random': len(landscape),
     'halving': 3 * len(landscape),
-  }.get(name, getattr(config, 'max_steps', 3000))
-  if name == 'random' and not config.distinct:
+  }.get(name, getattr(strategy, 'max_steps', 3000))
+  if name == 'random' and not strategy.distinct:
     steps = len(landscape.network_of)
-  return -(-steps // getattr(config, 'per_round', 1))
+  return -(-steps // getattr(strategy, 'per_round', 1))
 
 
 def _curve_rows(curves: dict[str, compare.Curves]) -> Iterator[dict[str, Any]]:

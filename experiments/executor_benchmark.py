@@ -34,7 +34,11 @@ from experiments import timing
 _FLAGS = launch.define(
   jobs=(500, 'Jobs to measure the overhead with.', 1),
   simulated=([10, 100, 1000], 'Numbers of workers to simulate.'),
-  children=(100_000, 'Of the largest simulation; others take as long.', 1),
+  children=(
+    100_000,
+    'Children of the largest simulation; smaller ones take as long.',
+    1,
+  ),
   seconds=(2.0, 'Time of a simulated child.'),
 )
 _OUT = timing.output('executor_benchmark')

@@ -248,7 +248,9 @@ class Data:
     )
     for name in ('num_train', 'num_validation', 'num_test'):
       flags.register_validator(
-        name, lambda number: number is None or number > 0, 'must be positive'
+        name,
+        lambda number: number is None or number > 0,
+        f'{name} must be a whole number of at least 1',
       )
 
   def run_dir(self, experiment: str) -> pathlib.Path:

@@ -45,7 +45,11 @@ _FLAGS = launch.define(
   features=(int, 'Channels at each hidden point.', 1),
   threads=(1, 'Threads of XLA.', 1),
   backward=(False, 'Time gathered kernels and ways to sum gradients as well.'),
-  symmetries=(list, 'Names joined by +; each alone and some sets by default.'),
+  symmetries=(
+    list,
+    'Symmetry sets to time, names joined by +; by default each symmetry alone'
+    ' and some sets.',
+  ),
 )
 _CLOCK = timing.clock()
 _OUT = timing.output('layer_benchmark')

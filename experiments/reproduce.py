@@ -108,6 +108,11 @@ def main(_: list[str]) -> None:
   run_dir = io_lib.open_run(_FLAGS.run_dir, {'experiment': 'reproduce'})
   recipe, results = _RECIPE(10000), pathlib.Path(_FLAGS.results)
   if recipe != published_mlp.RECIPE:  # that of the known results
+    if _FLAGS.stage != ['tables']:
+      raise ValueError(
+        'flags of the recipe are for --stage=tables, got'
+        f' --stage={",".join(_FLAGS.stage)}; leave out one of them'
+      )
     results = run_dir
   with (
     launch.resumable(),

@@ -12,16 +12,15 @@ of the data and without one. Writes tables and a figure; ten minutes on two
 cores.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import itertools
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 import aen
 from aen.data import transform
-from aen.groups.symmetries import PAPER_SYMMETRIES
 from aen.report import charts
 from aen.report import style
 from aen.search import compare
@@ -48,168 +47,173 @@ BASES = ('g_mnist', 'g_fashion_mnist')
 _LEVEL = 0.05  # of the synthetic sets
 _ROUNDS = 50  # enough for twenty networks
 _AFTER = (10, 20)  # networks
-Rows = Iterator[dict[str, Any]]
-
-
-class Case(NamedTuple):
-  """Data to screen, whose symmetries are known."""
-
-  columns: Mapping[str, object]  # of its rows; the first one is its kind
-  data: tuple[Any, ...]  # images and labels, and which symmetries to test
-  true: Sequence[str] | None  # the symmetries that it has; None for all
-  options: Mapping[str, Any] = {}  # of `aen.screen`
 
 
 def main(_: Sequence[str]) -> None:
   """Measures, prints and writes tables."""
   if unknown := sorted(set(_FLAGS.parts) - set(PARTS)):
     raise ValueError(f'--parts are some of {",".join(PARTS)}, got {unknown[0]}')
-  measure = {'time': times, 'strategies': strategies}
-  cases = {'level': level, 'power': power, 'planted': planted}
   for part in _FLAGS.parts:
-    rows = measure[part]() if part in measure else screened(cases[part]())
-    rows_lib.write(_OUT(f'{part}.csv'), list(rows))
+    rows_lib.write(_OUT(f'{part}.csv'), list(_MEASURE[part]()))
   print(f'Tables: {_OUT("")}')
 
 
-def times() -> Rows:
-  """Times a screening, with compilation and without."""
-  (images,) = _images('g_mnist/aug5')
-  for which in ('first', 'second'):
-    start, used = time.perf_counter(), time.process_time()
-    aen.screen(*images)
-    row = {
-      'screening': which,
-      'seconds': f'{time.perf_counter() - start:.2f}',
-      'core_seconds': f'{time.process_time() - used:.2f}',
-    }
-    print(', '.join(f'{name}: {value}' for name, value in row.items()))
-    yield row
-
-
-def _images(name: str, num_draws: int = 1) -> Iterator[tuple[Any, Any]]:
-  """Yields disjoint draws of images and labels from a data set."""
+def _images(name: str, num_draws: int = 1) -> Iterator[Any]:
+  """Yields disjoint draws of images from a data set."""
   count = _FLAGS.num_images
-  train = aen.load_dataset(
+  images = aen.load_dataset(
     name, num_train=num_draws * count, raw_dir=_FLAGS.raw_dir
   ).train
   for start in range(0, num_draws * count, count):
-    draw = slice(start, start + count)
-    yield train.images[draw], train.labels[draw]
+    yield images.take(np.arange(start, start + count))
 
 
-def level() -> Iterator[Case]:
-  """Synthetic data that have every symmetry that they are tested for."""
+def _times() -> Iterator[dict[str, Any]]:
+  (images,) = _images('g_mnist/aug5')
+  for which in ('first', 'second'):
+    start, used = time.perf_counter(), time.process_time()
+    aen.screen(images.images, images.labels)
+    seconds = time.perf_counter() - start
+    of_cores = time.process_time() - used
+    print(
+      f'time: {seconds:.1f} s for the {which} screening,'
+      f' {of_cores:.1f} s of all cores together'
+    )
+    yield {
+      'screening': which,
+      'seconds': f'{seconds:.2f}',
+      'core_seconds': f'{of_cores:.2f}',
+    }
+
+
+def _level() -> Iterator[dict[str, Any]]:
+  any_rejected = []
   for kind, make in invariant_sets.KINDS.items():
     rng = np.random.default_rng(1)
     for number in range(_FLAGS.num_sets):
-      *data, grid = make(rng)
-      options = {'grid': grid, 'level': _LEVEL, 'seed': number}
-      yield Case({'kind': kind, 'set': number}, tuple(data), None, options)
-
-
-def power() -> Iterator[Case]:
-  """G-data sets, all candidates, and the exact truth."""
-  for part, configs in {
-    'group': [f'iaug{bit}_group' for bit in range(1, 13)],
-    'aug': [f'aug{number}' for number in range(1, 6)],
-    'published': [f'iaug{bit}' for bit in range(1, 13)],
-  }.items():
-    for base, name in itertools.product(BASES, configs):
-      true = invariant_sets.true_symmetries(name)
-      lost = [s for s in transform.config(name).symmetries if s not in true]
-      if lost:
-        print(f'{name}: not exactly invariant to {", ".join(lost)}')
-      (images,) = _images(f'{base}/{name}')
-      yield Case({'part': part, 'dataset': f'{base}/{name}'}, images, true)
-
-
-def planted() -> Iterator[Case]:
-  """Disjoint draws of images, and the one symmetry that they were made with.
-
-  Where all others are rejected, Holm's p-value of the planted one is its own.
-  """
-  for base, bit in itertools.product(BASES, range(1, 13)):
-    name, true = f'{base}/iaug{bit}_group', PAPER_SYMMETRIES[bit - 1]
-    for draw, images in enumerate(_images(name, _FLAGS.num_draws)):
-      columns = {'dataset': name, 'draw': draw}
-      yield Case(columns, (*images, true), (true,), {'seed': draw})
-
-
-def screened(cases: Iterable[Case]) -> Rows:
-  """Yields a row for each symmetry of each case; then prints shares."""
-  rejected: dict[tuple[Any, str], list[bool]] = {}  # by kind and truth
-  any_true = []
-  for columns, data, known, options in cases:
-    found = aen.screen(*data, **options)
-    true = found.findings if known is None else known
-    any_true.append(any(name in true for name in found.rejected))
-    for symmetry, finding in found.findings.items():
-      truth = 'true' if symmetry in true else 'false'
-      key = next(iter(columns.values())), truth
-      is_rejected = symmetry in found.rejected
-      rejected.setdefault(key, []).append(is_rejected)
-      if is_rejected == (truth == 'true'):
-        print(f'{columns}: {symmetry} is {truth} and {finding.outcome}')
-      yield {
-        **columns,
-        'symmetry': symmetry,
-        'is_true': int(truth == 'true'),
-        'outcome': finding.outcome,
-        'p_value': f'{finding.p_value:.3f}',
-        'adjusted_p_value': f'{finding.adjusted_p_value:.3f}',
-        'effect': f'{finding.effect:.4f}',
-        'discrepancy': f'{finding.discrepancy:.6f}',
-        'z': f'{finding.discrepancy / (finding.noise or 1):.1f}',
-        'examples_needed': found.examples_needed[symmetry],
-      }
-  for (kind, truth), answers in rejected.items():
-    share = f'{sum(answers)} of {len(answers)} ({100 * np.mean(answers):.1f} %)'
-    print(f'{kind}: {share} {truth} symmetries rejected')
+      inputs, labels, symmetries, grid = make(rng)
+      found = aen.screen(
+        inputs, labels, symmetries, grid=grid, level=_LEVEL, seed=number
+      )
+      any_rejected.append(bool(found.rejected))
+      for name, p_value in found.p_values.items():
+        yield {
+          'kind': kind,
+          'set': number,
+          'symmetry': name,
+          'p_value': f'{p_value:.3f}',
+          'outcome': found.findings[name].outcome,
+        }
+    share = np.mean(any_rejected[-_FLAGS.num_sets :])
+    print(f'level: {kind}: {100 * share:.1f} % of {number + 1}')
   print(
-    f'family-wise false rejections {100 * np.mean(any_true):.2f} % of'
-    f' {len(any_true)} sets at level {found.level}'
+    f'level: family-wise false rejections {100 * np.mean(any_rejected):.2f} %'
+    f' of {len(any_rejected)} sets at level {_LEVEL}'
   )
 
 
-def strategies() -> Rows:
-  """Searches landscapes; prints and draws the mean regrets."""
-  # Mean and half interval by data set, by networks trained and strategy.
-  regrets: dict[tuple[int, str], dict[str, tuple[float, float]]] = {}
-  for name, landscape in landscape_lib.load_all(_FLAGS.landscapes).items():
+def _power() -> Iterator[dict[str, Any]]:
+  right: dict[tuple[str, bool], list[bool]] = {}
+  for part, configs in (
+    ('group', [f'iaug{k}_group' for k in range(1, 13)]),
+    ('aug', [f'aug{k}' for k in range(1, 6)]),
+    ('published', [f'iaug{k}' for k in range(1, 13)]),
+  ):
+    for base, name in itertools.product(BASES, configs):
+      true, wrong = invariant_sets.true_symmetries(name), []
+      (images,) = _images(f'{base}/{name}')
+      found = aen.screen(images.images, images.labels)
+      for symmetry, finding in found.findings.items():
+        is_true, rejected = symmetry in true, symmetry in found.rejected
+        right.setdefault((part, is_true), []).append(is_true != rejected)
+        if is_true == rejected:
+          kind = 'true but rejected' if is_true else 'false but not rejected'
+          wrong.append(f'{symmetry} ({kind})')
+        yield {
+          'part': part,
+          'dataset': f'{base}/{name}',
+          'symmetry': symmetry,
+          'is_true': int(is_true),
+          'outcome': finding.outcome,
+          'p_value': f'{finding.p_value:.3f}',
+          'adjusted_p_value': f'{finding.adjusted_p_value:.3f}',
+          'effect': f'{finding.effect:.4f}',
+          'discrepancy': f'{finding.discrepancy:.6f}',
+          'z': f'{finding.discrepancy / (finding.noise or 1):.1f}',
+          'examples_needed': found.examples_needed[symmetry],
+        }
+      own = [n for n in transform.config(name).symmetries if n not in true]
+      note = f'; not exactly invariant to {", ".join(own)}' if own else ''
+      wrong_ones = ', '.join(wrong) or 'none'
+      print(f'power: {base}/{name}: wrong: {wrong_ones}{note}')
+  for parts in (('group', 'aug'), ('published',)):
+    for is_true in (True, False):
+      answers = [a for part in parts for a in right[part, is_true]]
+      what = 'true symmetries not' if is_true else 'false symmetries'
+      print(
+        f'power: {" and ".join(parts)}: {sum(answers)} of {len(answers)}'
+        f' ({100 * np.mean(answers):.1f} %) {what} rejected'
+      )
+
+
+def _planted() -> Iterator[dict[str, Any]]:
+  """Tests the one symmetry that images were made with, on disjoint draws.
+
+  Where all others are rejected, Holm's p-value of the planted one is its own.
+  """
+  rejected = []
+  for base, k in itertools.product(BASES, range(1, 13)):
+    name = f'{base}/iaug{k}_group'
+    (planted,) = transform.config(f'iaug{k}').symmetries
+    for draw, images in enumerate(_images(name, _FLAGS.num_draws)):
+      found = aen.screen(images.images, images.labels, planted, seed=draw)
+      rejected.append(bool(found.rejected))
+      yield {
+        'dataset': name,
+        'draw': draw,
+        'symmetry': planted,
+        'p_value': f'{found.p_values[planted]:.3f}',
+        'effect': f'{found.effects[planted]:.4f}',
+      }
+  print(
+    f'planted: {len(rejected) - sum(rejected)} of {len(rejected)}'
+    f' ({100 - 100 * np.mean(rejected):.1f} %) not rejected'
+  )
+
+
+def _strategies() -> Iterator[dict[str, Any]]:
+  landscapes = landscape_lib.load_all(_FLAGS.landscapes)
+  regrets: dict[str, dict[str, np.ndarray]] = {}  # [N, 2] by strategy, set
+  for name, landscape in landscapes.items():
     (images,) = _images(name)
-    found, numbers = aen.screen(*images), np.arange(_FLAGS.seeds)
+    found = aen.screen(images.images, images.labels)
     for label, (kind, options) in contenders(found, landscape, name).items():
       strategy = traces_lib.make_strategy(landscape, kind, **options)
+      numbers = np.arange(_FLAGS.seeds)
       traces = compare.search_landscape(strategy, landscape, numbers, _ROUNDS)
       curves = compare.curves(traces, landscape, numbers)['networks']
-      means, bands = compare.mean_and_band(100 * curves.regret)
-      for networks in _AFTER:
-        mean, band = means[networks - 1], bands[networks - 1]
-        regrets.setdefault((networks, label), {})[name] = mean, band
+      points = 100 * curves.regret[:, [n - 1 for n in _AFTER]]
+      regrets.setdefault(label, {})[name] = points
+      mean, band = compare.mean_and_band(points)
+      for i, networks in enumerate(_AFTER):
         yield {
           'landscape': name,
           'strategy': label,
           'networks': networks,
           'searches': _FLAGS.seeds,
-          'regret': f'{mean:.4f}',
-          'band': f'{band:.4f}',
+          'regret': f'{mean[i]:.4f}',
+          'band': f'{band[i]:.4f}',
         }
-    print(f'searched the landscape of {name}')
-  for (networks, label), points in regrets.items():
-    mean, band = np.array([*points.values()]).T
-    local, _ = np.array([*regrets[networks, 'local'].values()]).T
-    saved, half = compare.mean_and_band(local - mean)
-    print(
-      f'{label}: mean regret {mean.mean():.2f} ±'
-      f' {np.sqrt(np.sum(band**2)) / len(band):.2f} after {networks} networks'
-      f' (local search minus this: {saved:+.2f} ± {half:.2f} over data sets)'
+    after = ', '.join(
+      f'{label} {found_by[name][:, 0].mean():.2f}'
+      for label, found_by in regrets.items()
     )
+    print(f'strategies: {name}: {after}')
+  _summarise(regrets)
   drawn = charts.regrets(
     {
-      label: {name: mean for name, (mean, _) in points.items()}
-      for (networks, label), points in regrets.items()
-      if networks == _AFTER[0]
+      label: {name: points[:, 0].mean() for name, points in found.items()}
+      for label, found in regrets.items()
     },
     after=_AFTER[0],
   )
@@ -235,6 +239,34 @@ def contenders(
     ),
     'random': ('random', {}),
   }
+
+
+def _summarise(regrets: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+  """Prints means over data sets, with two kinds of intervals."""
+  for label, found in regrets.items():
+    points = np.stack(list(found.values()))  # [sets, N, 2]
+    mean = points.mean(axis=(0, 1))
+    errors = points.var(axis=1, ddof=1) / points.shape[1]
+    band = 1.96 * np.sqrt(errors.sum(axis=0)) / len(points)
+    saved = (np.stack(list(regrets['local'].values())) - points).mean(axis=1)
+    half = 1.96 * saved.std(axis=0, ddof=1) / np.sqrt(len(saved))
+    gains = ', '.join(
+      f'{m:.2f} ± {b:.2f} after {n} networks (local search minus this:'
+      f' {s:+.2f} ± {h:.2f} over data sets)'
+      for m, b, n, s, h in zip(
+        mean, band, _AFTER, saved.mean(axis=0), half, strict=True
+      )
+    )
+    print(f'strategies: {label}: mean regret {gains}')
+
+
+_MEASURE = {
+  'time': _times,
+  'level': _level,
+  'power': _power,
+  'planted': _planted,
+  'strategies': _strategies,
+}
 
 
 if __name__ == '__main__':

@@ -78,10 +78,11 @@ def _source(name: str) -> Source:
   fields = dataclasses.fields(Source)
   unknown = entry.keys() - {field.name for field in fields}
   required = {f.name for f in fields if f.default is dataclasses.MISSING}
-  if wrong := sorted(unknown | (required - entry.keys())):
+  missing = required - entry.keys()
+  if unknown or missing:
     raise ValueError(
-      f'catalogue.toml, set {name}: the keys {", ".join(wrong)} are unknown, or'
-      ' missing; its header lists all keys'
+      f'catalogue.toml, set {name}: unknown keys {sorted(unknown)}, missing'
+      f' {sorted(missing)}; its header lists all keys'
     )
   entry |= {k: tuple(v) for k, v in entry.items() if isinstance(v, list)}
   entry['class_names'] = tuple(entry['class_names'])  # also of a string

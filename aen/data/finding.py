@@ -206,7 +206,7 @@ def _download_by_tfds(source: Source, folder: pathlib.Path) -> readers.Paths:
       f' {folder} and try again: {" ".join(str(error).split())}'
     ) from error
   except (api.DownloadError, OSError) as error:
-    raise OSError(f'downloading failed: {error}') from error
+    raise OSError(f'downloading failed: {_root(error)}') from error
   return [pathlib.Path(found[name]) for name in urls]
 
 
@@ -225,3 +225,9 @@ def _fail_fast(urls: Iterable[str], folder: pathlib.Path) -> None:
         socket.getaddrinfo(host, None)
       except OSError as error:
         raise OSError(f'no network, {host} is unknown: {error}') from error
+
+
+def _root(error: BaseException) -> BaseException:
+  """Returns the innermost reason of an error, the shortest to read."""
+  reason = getattr(error, 'reason', None) or (error.args or (None,))[0]
+  return _root(reason) if isinstance(reason, BaseException) else error

@@ -49,8 +49,8 @@ def load_dataset(
     name: A name above, or a path.
     size: The numbers of one of the paper's experiments: `'search'` (4000
       training and 1000 validation images), `'retrain'` (10000 training and 1000
-      test images) or `'gcnn'` (6000 and 1000 as in search). The numbers below
-      override it.
+      test images) or `'gcnn'` (6000 and 1000 as in search). `num_train`,
+      `num_validation` and `num_test` override it.
     num_train: Training images; all that validation leaves by default.
     num_validation: Validation images, out of the training part; a sixth of it
       by default, or less if `num_train` leaves less.

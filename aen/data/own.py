@@ -18,7 +18,6 @@ from aen.data import splits
 
 _PATH_STARTS = ('/', './', '../', '~')
 _ENDINGS = ('.png', '.jpg', '.jpeg', '.bmp', '.gif', '.tif', '.tiff', '.webp')
-_HIDDEN = ('.', '__MACOSX')
 _SPLITS = ('train', 'test', 'val', 'valid', 'validation')
 _MAX_CODE = 15  # uint8 images up to this level hold codes, not grey levels
 _LEVELS_16 = 257  # 65535 // 255: how many 16-bit levels make one of 8 bits
@@ -82,6 +81,11 @@ def read_folder(folder: pathlib.Path) -> dataset_lib.Parts:
     )
   train_dir = folder / 'train' if divided else folder
   names = _class_names(train_dir)
+  if not names:
+    raise ValueError(
+      f'{train_dir}: expected one folder per class with its images inside, got'
+      ' no folders; move the images into class-named folders'
+    )
   train = _read_classes(train_dir, names)
   test = _read_classes(folder / 'test', names) if divided else (None, None)
   return as_parts(train, test, names, where=str(folder))
@@ -91,7 +95,9 @@ def _class_names(folder: pathlib.Path) -> tuple[str, ...]:
   found = [
     path
     for path in folder.iterdir()
-    if path.is_dir() and not path.name.startswith(_HIDDEN)
+    if path.is_dir()
+    and path.name != '__MACOSX'
+    and not path.name.startswith('.')
   ]
   for path in found:
     _check_inside(path, folder)
@@ -99,16 +105,12 @@ def _class_names(folder: pathlib.Path) -> tuple[str, ...]:
 
 
 def _check_inside(path: pathlib.Path, folder: pathlib.Path) -> None:
-  """Raises for anything but files and folders, and for links that lead out."""
-  got = 'a pipe, a device or a link to nowhere'
-  if path.is_file() or path.is_dir():
-    if path.resolve().is_relative_to(folder.resolve()):
-      return
-    got = f'a link to {path.resolve()}'
-  raise ValueError(
-    f'{path}: expected files and folders inside {folder}, got {got}; copy what'
-    ' it links to, or remove it'
-  )
+  """Raises if a link leads out of the folder that it lies in."""
+  if not path.resolve().is_relative_to(folder.resolve()):
+    raise ValueError(
+      f'{path}: expected files and folders inside {folder}, got a link to'
+      f' {path.resolve()}; copy what it links to, or remove it'
+    )
 
 
 def _read_classes(
@@ -116,13 +118,16 @@ def _read_classes(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns images and labels, in the order of class and file names."""
   present = _class_names(folder)
-  unknown = sorted({*present} - {*names})
-  if unknown or not present:
-    known = f'the class folders {", ".join(names)}'
-    got = f'{", ".join(unknown)} too' if unknown else 'none'
+  unknown = sorted(set(present) - set(names))
+  if unknown:
     raise ValueError(
-      f'{folder}: expected {known if names else "one folder per class"}, with'
-      f' images inside, got {got}; add, rename or remove folders'
+      f'{folder}: expected only the classes {", ".join(names)}, got'
+      f' {", ".join(unknown)} too; remove them or add them to train'
+    )
+  if not present:
+    raise ValueError(
+      f'{folder}: expected the class folders {", ".join(names)}, got none; add'
+      ' them with their images'
     )
   paths, labels = [], []
   for name in present:
@@ -130,7 +135,7 @@ def _read_classes(
       path
       for path in (folder / name).iterdir()
       if path.suffix.lower() in _ENDINGS
-      and not path.name.startswith(_HIDDEN)
+      and not path.name.startswith('.')
       and not path.is_dir()
     )
     if not found:
@@ -139,6 +144,11 @@ def _read_classes(
         ' class folder, got none; add some or remove the folder'
       )
     for path in found:
+      if not path.is_file():
+        raise ValueError(
+          f'{path}: expected an image file, got a pipe, a device or a link to'
+          ' nowhere; remove it'
+        )
       _check_inside(path, folder)
     paths += found
     labels += [names.index(name)] * len(found)
@@ -208,9 +218,9 @@ def as_parts(
     parts.append(part(*test_arrays, where=f'{where}, test'))
   total, least = sum(map(len, parts)), 3 if any(given) else splits.SHARE
   if total < least:
+    advice = 'add images' if any(given) else 'add images, or give test images'
     raise ValueError(
-      f'{where}: expected at least {least} images, got {total}; add images, or'
-      ' give test images too'
+      f'{where}: expected at least {least} images, got {total}; {advice}'
     )
   if not any(given):
     rows = splits.hold_out(parts[0].labels, total // splits.SHARE)
@@ -240,26 +250,33 @@ def _checked_names(
   Without names, every label up to the highest must be used.
   """
   highest = int(used[-1])
-  if names is None and len(used) <= highest:
-    raise ValueError(
-      f'{where}: expected every label of 0…{highest} to occur, got only'
-      f' {len(used)} of them, from {used[0]}; {dataset_lib.NUMBERING}, or give'
-      f' class_names for all {highest + 1} classes'
-    )
   if names is None:
-    return tuple(map(str, used))
-  listed = names if np.ndim(names) == 1 else ()
-  found = tuple(io_lib.text(str(n), f'{where}: class_names') for n in listed)
-  twice = sorted({name for name in found if found.count(name) > 1})
-  if len(found) <= highest or twice:
-    got = f'{len(found)} names' if found else repr(names)
-    if twice:
-      got = f'{", ".join(twice)} more than once'
+    if len(used) <= highest:
+      some = [*map(str, used[:5]), '…'] if len(used) > 5 else map(str, used)
+      raise ValueError(
+        f'{where}: expected every label of 0…{highest} to occur, got only'
+        f' {", ".join(some)}; {dataset_lib.NUMBERING}, or give class_names for'
+        f' all {highest + 1} classes'
+      )
+    return tuple(str(label) for label in used)
+  if np.ndim(names) != 1:
     raise ValueError(
-      f'{where}: expected class_names as a list of different names, one for'
-      f' each of the labels 0…{highest}, got {got}; add or rename some'
+      f'{where}: expected class_names as a list of names, got {names!r}; put'
+      " them in a list, such as ['cat', 'dog']"
     )
-  return found
+  names = tuple(io_lib.text(str(n), f'{where}: class_names') for n in names)
+  if len(names) <= highest:
+    raise ValueError(
+      f'{where}: expected a name for each of the labels 0…{highest}, got'
+      f' {len(names)} names; give {highest + 1}'
+    )
+  twice = sorted({name for name in names if names.count(name) > 1})
+  if twice:
+    raise ValueError(
+      f'{where}: expected class_names that differ, got {", ".join(twice)} more'
+      ' than once; rename or merge these classes'
+    )
+  return names
 
 
 def read_csv(
@@ -407,10 +424,15 @@ def as_targets(
     return array.astype(np.float32), ()
   if kind == 'f' and not fractions:
     array = array.astype(np.int64)
-  values = array.tolist()
-  classes = sorted(dict.fromkeys(values), key=str if kind == 'O' else None)
-  numbers = {value: i for i, value in enumerate(classes)}
-  return np.array([numbers[x] for x in values], np.int32), tuple(classes)
+  if kind == 'O':
+    values = array.tolist()
+    classes = sorted(dict.fromkeys(values), key=str)
+    number = {value: i for i, value in enumerate(classes)}
+    labels = np.array([number[value] for value in values])
+  else:
+    found, labels = np.unique(array, return_inverse=True)
+    classes = found.tolist()
+  return labels.astype(np.int32), tuple(classes)
 
 
 def _as_array(targets: Any) -> np.ndarray:
@@ -419,10 +441,15 @@ def _as_array(targets: Any) -> np.ndarray:
     return targets
   values = list(targets)
   plain = (bool, int, float, np.number, np.bool_, list, np.ndarray)
-  if all(isinstance(value, plain) for value in values):
-    return io_lib.array(values, 'targets')
-  if all(isinstance(value, str) for value in values):
-    return np.asarray(values)
+  if all(isinstance(value, plain) for value in values) or all(
+    isinstance(value, str) for value in values
+  ):
+    try:
+      return np.asarray(values)
+    except ValueError as error:  # rows of different lengths
+      raise ValueError(
+        'expected one target per example, [N], got values of different shapes'
+      ) from error
   array = np.empty(len(values), object)
   array[:] = values
   return array

@@ -129,8 +129,9 @@ def needed_for(purpose: str) -> Iterator[None]:
   try:
     yield
   except ImportError as error:
+    package = error.name or 'a package'
     raise ImportError(
-      f"{purpose} needs {error.name}; pip install 'aen[data]': {error}"
+      f"{purpose} needs {package}; pip install 'aen[data]': {error}"
     ) from error
 
 
@@ -186,28 +187,38 @@ def read_npz(
   path: PathLike, *keys: str, optional: tuple[str, ...] = ()
 ) -> list[Any]:
   """Returns the named arrays of an .npz file, None for optional ones."""
-  expected = f'an .npz file of numbers and strings with {", ".join(keys)}'
   advice = (
-    'fetch it again, or save arrays of one plain dtype (np.stack images of one'
-    f' size) with np.savez(path, {", ".join(f"{key}=…" for key in keys)})'
+    'fetch it again, or save arrays of one plain dtype with np.savez (np.stack'
+    ' images of one size)'
   )
   with (
-    intact(path, expected, advice),
+    intact(path, 'an .npz file of numbers and strings', advice),
     np.load(path, allow_pickle=False) as f,
   ):
-    if not {*keys} <= {*f.files}:
-      raise ValueError(f'it holds {", ".join(f.files) or "no arrays"}')
-    declared = 0
     wanted = {f'{key}.npy' for key in (*keys, *optional)}
-    for name in wanted.intersection(f.zip.namelist()):
-      with f.zip.open(name) as file:
+    members = [m for m in f.zip.infolist() if m.filename in wanted]
+    check_expansion(path, sum(member.file_size for member in members))
+    for member in members:
+      with f.zip.open(member) as file:
         if np.lib.format.read_magic(file) == (1, 0):
           shape, _, dtype = np.lib.format.read_array_header_1_0(file)
         else:
           shape, _, dtype = np.lib.format.read_array_header_2_0(file)
-      declared += math.prod(shape) * dtype.itemsize
-    check_expansion(path, declared)
-    return [f.get(key) for key in (*keys, *optional)]
+      declared = math.prod(shape) * dtype.itemsize
+      if declared > member.file_size and not dtype.hasobject:
+        raise ValueError(
+          f'{member.filename} declares {declared} bytes of values and holds'
+          f' {member.file_size}'
+        )
+    names = f.files
+    arrays = [f.get(key) for key in (*keys, *optional)]
+  if not {*keys} <= {*names}:
+    raise ValueError(
+      f'{path}: expected the arrays {", ".join(keys)}, got'
+      f' {", ".join(names) or "none"}; save it with np.savez('
+      f'path, {", ".join(f"{key}=…" for key in keys)})'
+    )
+  return arrays
 
 
 def _cut(train: Any, test: Any, *arrays: np.ndarray) -> Arrays:

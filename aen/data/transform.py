@@ -158,11 +158,11 @@ def _check(images: np.ndarray, record: Transformations) -> None:
     )
   square = images.ndim == 3 and images.shape[1] == images.shape[2]
   count = len(record.powers)
-  if not square or len(images) != count:
+  if not square or images.shape[:1] != (count,):
     raise ValueError(
       'transformations need grey square images [N, H, H] and a record of each,'
-      f' got {count} records for {len(images)} images of shape'
-      f' {images.shape[1:]}; slice both alike, crop or pad images, drop colours'
+      f' got {count} records for images {list(images.shape)}; slice both alike,'
+      ' crop or pad images, drop colours'
     )
 
 

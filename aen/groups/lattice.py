@@ -25,6 +25,7 @@ from aen.groups import symmetries as symmetries_lib
 MAX_SYMMETRIES = 20
 _MIN_CACHED = 2**26  # states times pairs of points, from which on it takes long
 _CACHE_VERSION = b'aen lattice 1'
+_MAX_CANDIDATES = 64  # images of a point that are tried
 
 T = TypeVar('T')
 
@@ -251,20 +252,76 @@ class _Points(NamedTuple):
 
 
 def _reduced(permutations: Sequence[np.ndarray], num_points: int) -> _Points:
-  """Returns a grid with only one of the points that every symmetry fixes.
+  """Returns a grid without the orbits that are copies of others.
 
-  Let x and x' be such points. The orbits of any state on {x} × Y and {x'} × Y
-  are the same: which states share weights in the same way is seen on x alone,
-  and x' only adds to the number of weights. A table whose symmetries fix most
-  points is reduced to few.
+  Let all symmetries of the table together have the orbits A and B, and let
+  f: A → B be a bijection with f(g x) = g f(x) for each of them. Then f × id
+  maps the orbits of any state on A × Y to those on B × Y: which states share
+  weights in the same way is seen on A alone, and B only doubles the number of
+  weights. A table whose symmetries fix most points is reduced to few.
   """
-  points = np.arange(num_points)
-  fixed = (np.stack([points, *permutations]) == points).all(0)
-  kept = ~fixed
-  kept[fixed.argmax()] = True  # the first one; if there is none, a kept point
-  place = np.cumsum(kept, dtype=np.int32) - np.int32(1)
-  copies = np.where(fixed, fixed.sum(), 1)
-  return _Points([place[p[kept]] for p in permutations], copies[kept])
+  labels = orbits_lib.orbits(permutations, num_points)
+  # Lengths of cycles are equal where f exists: few candidates for f are left.
+  lengths = np.stack(
+    [np.zeros_like(labels), *map(_cycle_lengths, permutations)], axis=1
+  )
+  kinds = np.unique(lengths, axis=0, return_inverse=True)[1].ravel()
+  by_orbit = np.argsort(labels, kind='stable')
+  members = np.split(by_orbit, np.cumsum(np.bincount(labels))[:-1])
+  kept: dict[bytes, list[np.ndarray]] = {}  # by the kinds of their points
+  copies = np.zeros(len(labels), np.int64)
+  image = np.full(len(labels), -1)
+  for orbit in members:
+    alike = kept.setdefault(np.sort(kinds[orbit]).tobytes(), [])
+    for other in alike:
+      if orbit.size == 1 or _is_copy(permutations, kinds, orbit, other, image):
+        copies[other] += 1
+        break
+    else:
+      alike.append(orbit)
+      copies[orbit] = 1
+  points = np.flatnonzero(copies)
+  place = np.cumsum(copies > 0, dtype=np.int32) - np.int32(1)
+  return _Points([place[p[points]] for p in permutations], copies[points])
+
+
+def _cycle_lengths(permutation: np.ndarray) -> np.ndarray:
+  """Returns the length of each point's cycle."""
+  labels = orbits_lib.orbits([permutation], permutation.size)
+  return np.bincount(labels)[labels]
+
+
+def _is_copy(
+  permutations: Sequence[np.ndarray],
+  kinds: np.ndarray,
+  orbit: np.ndarray,
+  other: np.ndarray,
+  image: np.ndarray,
+) -> bool:
+  """Whether some bijection of two orbits commutes with all permutations.
+
+  It is determined by the image of one point. Not every candidate is tried: a
+  copy that is not recognised costs time, and changes nothing else. `image` is
+  scratch space, one entry per point.
+  """
+  candidates = other[kinds[other] == kinds[orbit[0]]]
+  for candidate in candidates[:_MAX_CANDIDATES]:
+    image[orbit] = -1
+    image[orbit[0]] = candidate
+    reached = orbit[:1]
+    while reached.size:  # gather form: image[p[x]] = p[image[x]]
+      new = []
+      for p in permutations:
+        there = p[reached]
+        fresh = image[there] < 0
+        image[there[fresh]] = p[image[reached[fresh]]]
+        new.append(there[fresh])
+      reached = np.concatenate(new)
+    if np.array_equal(np.sort(image[orbit]), other) and all(
+      np.array_equal(image[p[orbit]], p[image[orbit]]) for p in permutations
+    ):
+      return True
+  return False
 
 
 def _walk(

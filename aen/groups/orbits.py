@@ -136,7 +136,7 @@ def join(*labels: np.ndarray) -> np.ndarray:
   try:
     parts = [np.asarray(part) for part in labels]
   except ValueError:  # rows of different lengths
-    parts = []
+    parts = [np.asarray(None)]
   if (
     len({part.shape for part in parts}) != 1
     or parts[0].ndim != 1

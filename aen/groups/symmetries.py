@@ -131,8 +131,8 @@ def as_symmetries(symmetries: SymmetryLike) -> tuple[Symmetry, ...]:
   return found
 
 
-def _as_symmetry(symmetry: SymmetryLike, key: str = '') -> Symmetry:
-  """Converts one symmetry; the key names arrays and lambdas."""
+def _as_symmetry(symmetry: SymmetryLike, *key: Any) -> Symmetry:
+  """Converts one symmetry; a key, if any, names arrays and lambdas."""
   if isinstance(symmetry, Symmetry):
     return symmetry
   if isinstance(symmetry, str):
@@ -145,12 +145,13 @@ def _as_symmetry(symmetry: SymmetryLike, key: str = '') -> Symmetry:
     return NAMED[symmetry]
   if _is_number_array(symmetry):
     digest = hashlib.sha256(symmetry.astype('<i8').tobytes()).hexdigest()
-    return named(key or f'permutation_{digest[:8]}', (symmetry,))
+    name = key[0] if key else f'permutation_{digest[:8]}'
+    return named(name, (symmetry,))
   if callable(symmetry):
-    name = getattr(symmetry, '__name__', '')
-    if name == '<lambda>':
-      name = key
-    if not name:  # named after its code, the same in every process
+    name = getattr(symmetry, '__name__', '<lambda>')
+    if name == '<lambda>' and key:
+      (name,) = key
+    elif name == '<lambda>':  # named after its code, the same in every process
       code = getattr(symmetry, '__code__', None)
       line = f'_line_{code.co_firstlineno}' if code else ''
       digest = hashlib.sha256(repr(_identity(symmetry)).encode()).hexdigest()

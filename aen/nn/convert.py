@@ -83,13 +83,13 @@ def to_dense(
     _check_names(parts, params, 'parameters')
     return {n: to_dense(part, params[n]) for n, part in parts.items()}
   if isinstance(module, nn.Dense):
-    names = _NAMES if module.use_bias else _NAMES[:1]
-    _check_names(names, params, 'parameters')
-    shape = np.shape(params['kernel'])
-    if len(shape) != 2 or shape[1] != module.features:
+    names = {*_NAMES} if module.use_bias else {'kernel'}
+    shapes = {name: np.shape(value) for name, value in params.items()}
+    kernel = shapes.get('kernel', ())
+    if {*shapes} != names or len(kernel) != 2 or kernel[1] != module.features:
       raise ValueError(
-        f'a Dense layer of {module.features} features has a kernel of as many'
-        f' columns, got shape {shape}'
+        f'nn.Dense of {module.features} features has parameters'
+        f' {sorted(names)} and a kernel of as many columns, got {shapes}'
       )
     return dict(params)
   return module.plain_parameters(params)

@@ -216,6 +216,11 @@ class _Chain:
   ) -> None:
     """Appends a pooling over windows."""
     ndim, steps = group.ndim, window if strides is None else strides
+    if len(self.shape) <= ndim:
+      raise ValueError(
+        f'spatial_pool needs {ndim} axes of positions and an axis of channels,'
+        f' got {self.shape} for each example'
+      )
     space = self.shape[:ndim]
     frame = windows.frame(space, window, steps, 'VALID', group=group)
     self.in_planes(ndim)

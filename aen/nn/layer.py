@@ -91,9 +91,9 @@ class SharedLayer(nn.Module):
     own = self.sharing()
     num_weights, bias_shape = self.parameter_sizes(own)
     shapes = {name: np.shape(value) for name, value in params.items()}
-    expected = {'kernel': (num_weights,), 'bias': bias_shape}
+    expected: dict[str, Any] = {'kernel': (num_weights,), 'bias': bias_shape}
     if self.features is not None:
-      channels = shapes.get('kernel', ())[1:2]
+      channels = shapes.get('kernel', ())[1:2] or ('C',)
       expected['kernel'] += (*channels, self.features)
     if not self.use_bias:
       del expected['bias']

@@ -214,10 +214,14 @@ class EquivariantMLP(nn.Module):
     """Counts each layer's free weights for one input and one output channel."""
     grids = (self.in_shape, *self.hidden_shapes)
     pairs = itertools.pairwise(grids)
-    hidden = [dense_sharing(self.symmetries, *pair) for pair in pairs]
-    own = self.symmetries if self.head == 'invariant' else ()
-    head = dense_sharing(own, grids[-1], (self.num_classes,), invariant=True)
-    return [sharing.num_weights for sharing in (*hidden, head)]
+    counts = [
+      dense_sharing(self.symmetries, *pair).num_weights for pair in pairs
+    ]
+    if self.head == 'dense':
+      return [*counts, math.prod(grids[-1]) * self.num_classes]
+    outputs = (self.num_classes,)
+    head = dense_sharing(self.symmetries, grids[-1], outputs, invariant=True)
+    return [*counts, head.num_weights]
 
 
 def total_weights(per_pair: Sequence[int], channels: Sequence[int]) -> int:

@@ -78,7 +78,7 @@ def frame(
 def _pads(
   padding: Any, space: _Ints, spans: _Ints, strides: _Ints
 ) -> tuple[tuple[int, int], ...]:
-  each = padding
+  each: Any = padding if isinstance(padding, list | tuple) else ()
   if isinstance(padding, int | np.integer):
     each = (padding,) * len(space)
   elif isinstance(padding, str) and padding in ('SAME', 'VALID'):

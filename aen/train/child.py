@@ -530,7 +530,7 @@ def _starts(
     return _inits(_keys(keys), collections, few, model, initializer)
   # Children of all structures begin with the kernels of one plain network, so
   # the draw is compiled once.
-  drawn = _plain_start(keys, images.shape[1:], model, initializer)
+  drawn = _plain_start(keys, images.shape[1:], model.baseline(), initializer)
   pairs = drawn, jax.device_get(collections['sharing'])
   each = [
     model.starting_as(*jax.tree.map(lambda leaf, i=i: leaf[i], pairs))
@@ -561,12 +561,12 @@ def _inits(
 def _plain_start(
   keys: _KeyData,
   image_shape: tuple[int, ...],
-  model: Any,
+  baseline: nn.Module,
   initializer: str,
 ) -> Any:
-  """Returns the initial parameters of a model's baselines, NumPy arrays."""
-  image, plain = np.zeros((1, *image_shape), np.float32), model.baseline()
-  return jax.device_get(_inits(_keys(keys), {}, image, plain, initializer))
+  """Returns the initial parameters of plain networks, NumPy arrays."""
+  image = np.zeros((1, *image_shape), np.float32)
+  return jax.device_get(_inits(_keys(keys), {}, image, baseline, initializer))
 
 
 @functools.lru_cache(maxsize=64)

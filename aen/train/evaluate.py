@@ -143,7 +143,7 @@ class Evaluator(jobs_lib.Trainer):
     if self.executor is None:
       return lambda: ()
     if isinstance(self.workers.executor, str):
-      common = self._described(self.recipe)
+      common = jobs_lib.describe(self, self.recipe)
       for number in range(getattr(self.executor, 'workers', 0)):
         job = common | {'requests': [], 'attempt': -number}
         self.executor.submit(jobs_lib.run, job)
@@ -186,20 +186,22 @@ class Evaluator(jobs_lib.Trainer):
     The first list is empty: by then jobs have been submitted. If a job failed
     every time, it raises a `WorkerError` when all others have been yielded.
     """
+    common = functools.cache(lambda: jobs_lib.describe(self, recipe))
 
     def jobs() -> Iterator[executors_lib.Job]:
       for batch in batches:
         requests = [[int(network), int(seed)] for network, seed in batch]
-        yield self._described(recipe) | {'requests': requests}
+        yield common() | {'requests': requests}
 
     def check(job: executors_lib.Job, records: Any) -> None:
       """Raises unless a worker returned the records that it was asked for."""
-      try:
-        found = [(r.key, len(r.validation_loss)) for r in records]
-      except (AttributeError, TypeError) as error:
+      if not isinstance(records, list | tuple) or not all(
+        isinstance(record, Record) for record in records
+      ):
         raise executors_lib.WorkerError(
           f'expected records from the worker, got {records!r:.80}'
-        ) from error
+        )
+      found = [(r.key, len(r.validation_loss)) for r in records]
       keys = [self._key(request, recipe) for request in job['requests']]
       if found != [(key, recipe.epochs) for key in keys]:
         raise executors_lib.WorkerError(
@@ -235,9 +237,9 @@ class Evaluator(jobs_lib.Trainer):
       )
 
   @functools.cached_property
-  def _described(self) -> Callable[[recipe_lib.Recipe], dict[str, Any]]:
-    """Returns what jobs have in common; the data set has been written then."""
-    return functools.cache(functools.partial(jobs_lib.describe, self))
+  def data_file(self) -> str:
+    """The file of the data set, which workers read."""
+    return jobs_lib.write_data(self.data, self.folder)
 
 
 def start(

@@ -256,8 +256,10 @@ class Processes(contextlib.AbstractContextManager['Processes']):
     self.workers = workers or num_cores()
     self._closed = False
     self._threads = futures.ThreadPoolExecutor(self.workers, 'aen-worker')
-    # Processes and their pipes, by the thread that waits for them.
-    self._processes: dict[int, tuple[Any, connection.Connection]] = {}
+    # Processes and their pipes. The last to finish gets the next job: it has
+    # compiled the most.
+    self._idle: list[tuple[Any, connection.Connection]] = []
+    self._started: set[Any] = set()
 
   def submit(
     self, function: Callable[[Any], Any], job: Any, /
@@ -266,35 +268,37 @@ class Processes(contextlib.AbstractContextManager['Processes']):
     return self._threads.submit(self._run, function, job)
 
   def _run(self, function: Callable[[Any], Any], job: Any) -> Any:
-    thread = threading.get_ident()
-    if thread not in self._processes:
-      self._processes[thread] = _start()
-    process, pipe = self._processes[thread]
+    try:
+      process, pipe = self._idle.pop()
+    except IndexError:
+      process, pipe = _start()
+      self._started.add(process)
     try:
       if self._closed:
         raise EOFError
       pipe.send((function, job))
       succeeded, value = pipe.recv()
     except BaseException as error:
-      del self._processes[thread]
+      self._started.discard(process)
       died = isinstance(error, EOFError | ConnectionError)
       code = _end(process, wait=1 if died else 0)
       if died:
         raise WorkerError(f'the worker died (exit code {code})') from error
       raise
+    self._idle.append((process, pipe))
     if succeeded:
       return value
     raise value
 
   def pids(self) -> list[int]:
     """Returns the ids of the processes that have been started."""
-    return [process.pid for process, _ in list(self._processes.values())]
+    return [process.pid for process in list(self._started)]
 
   def close(self) -> None:
     """Ends all processes, also in the middle of a job."""
     self._closed = True
     self._threads.shutdown(wait=False, cancel_futures=True)
-    for process, _ in list(self._processes.values()):
+    for process in list(self._started):
       _end(process)
     self._threads.shutdown()
 

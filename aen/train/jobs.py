@@ -106,7 +106,7 @@ class Trainer:
     )
     model = self.program(networks[0])
     trained = child_lib.train_children(
-      _keys(seeds),
+      jnp.stack([jax.random.key(seed) for seed in seeds]),
       inputs.collections,
       self.data,
       child_lib.ChildConfig(model, recipe, self.keep_params),
@@ -155,11 +155,6 @@ class Trainer:
     )
 
 
-@functools.lru_cache(maxsize=64)  # children of a search have the same seeds
-def _keys(seeds: tuple[int, ...]) -> jax.Array:
-  return jnp.stack([jax.random.key(seed) for seed in seeds])
-
-
 def describe(evaluator: Any, recipe: recipe_lib.Recipe) -> dict[str, Any]:
   """Returns all of an `Evaluator`'s jobs but their children, for JSON."""
   own = {
@@ -171,7 +166,7 @@ def describe(evaluator: Any, recipe: recipe_lib.Recipe) -> dict[str, Any]:
   number = getattr(evaluator.executor, 'workers', 0)
   return {
     'space': [evaluator.space.factory, evaluator.space.spec(), own],
-    'data': _written(evaluator.data, evaluator.folder),
+    'data': evaluator.data_file,
     'fingerprint': evaluator.fingerprint,
     'recipe': dataclasses.asdict(recipe),
     'keep_params': evaluator.keep_params,
@@ -184,7 +179,7 @@ def describe(evaluator: Any, recipe: recipe_lib.Recipe) -> dict[str, Any]:
   }
 
 
-def _written(data: child_lib.ChildData, folder: io_lib.PathLike) -> str:
+def write_data(data: child_lib.ChildData, folder: io_lib.PathLike) -> str:
   """Writes a data set for workers, under the hash of its content."""
   arrays = {
     name: value._asdict() if isinstance(value, child_lib.Examples) else value
@@ -284,7 +279,7 @@ def _space(described: str) -> Any:
 
 
 def _data(path: str, read: Callable[[], bytes] | None) -> child_lib.ChildData:
-  """Reads what `_written` wrote."""
+  """Reads what `write_data` wrote."""
   try:
     content = read() if read else pathlib.Path(path).read_bytes()
   except FileNotFoundError as error:

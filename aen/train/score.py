@@ -155,7 +155,10 @@ def validation_protocol(record: Record, criterion: str) -> float:
 
 
 def balanced(right: np.ndarray, labels: np.ndarray) -> float:
-  """Returns the mean over classes of the share of right answers [S, N].
+  """Returns the mean over classes of the share of right answers.
+
+  `right` says which images each child gets right, bool [S, N]; labels are the
+  classes of the images, [N].
 
   >>> balanced(np.array([[True, True, True, False]]), np.array([0, 0, 0, 1]))
   0.5

@@ -31,7 +31,7 @@ def folder(tmp_path):
 
 def test_pipes_are_not_read(folder, tmp_path):
   os.mkfifo(folder / 'cat' / 'pipe.png')
-  says('pipe.png: expected files and folders .* got a pipe', folder)
+  says('pipe.png: expected an image file, got a pipe', folder)
   os.mkfifo(tmp_path / 'pipe.npz')
   says('got a pipe or device', tmp_path / 'pipe.npz')
   says('got a pipe or device', '/dev/zero')
@@ -74,16 +74,13 @@ def test_arrays_that_explode(tmp_path):
   )
   assert path.stat().st_size < 2**19
   says('bomb.npz: .* expand from .*without compression', path)
-  for count, message in (
-    (10**6, 'to at least 2000000000000, beyond'),
-    (9, 'reading array data, expected .* got 0'),
-  ):
+  for count in (10**6, 9):
     shape = (count, 1000, 1000)
     empty = npy({'descr': '|u1', 'fortran_order': False, 'shape': shape})
     with zipfile.ZipFile(path, 'w') as file:
       file.writestr('x_train.npy', empty)
       file.writestr('y_train.npy', empty)
-    says(f'bomb.npz: .* {message}', path)
+    says(f'x_train.npy declares {count}000000 bytes of values and holds', path)
 
 
 @pytest.mark.slow

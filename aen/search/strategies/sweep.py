@@ -121,12 +121,10 @@ class Halving(Exhaustive):
   candidates: int | None = None
 
   def __post_init__(self) -> None:
-    few = self.candidates is not None and self.candidates < 1
-    if self.factor < 2 or few:
-      raise ValueError(
-        'factor must be at least 2 and candidates, if given, at least 1, got'
-        f' {self.factor} and {self.candidates}'
-      )
+    if self.factor < 2:
+      raise ValueError(f'factor must be at least 2, got {self.factor}')
+    if self.candidates is not None and self.candidates < 1:
+      raise ValueError(f'candidates must be at least 1, got {self.candidates}')
     super().__post_init__()
 
   @override
