@@ -83,13 +83,14 @@ def to_dense(
     _check_names(parts, params, 'parameters')
     return {n: to_dense(part, params[n]) for n, part in parts.items()}
   if isinstance(module, nn.Dense):
-    names = {*_NAMES} if module.use_bias else {'kernel'}
-    shapes = {name: np.shape(value) for name, value in params.items()}
-    kernel = shapes.get('kernel', ())
-    if {*shapes} != names or len(kernel) != 2 or kernel[1] != module.features:
+    names = sorted(_NAMES if module.use_bias else _NAMES[:1])
+    if sorted(params) != names:
+      raise ValueError(f'nn.Dense has parameters {names}, got {sorted(params)}')
+    shape = np.shape(params['kernel'])
+    if len(shape) != 2 or shape[1] != module.features:
       raise ValueError(
-        f'nn.Dense of {module.features} features has parameters'
-        f' {sorted(names)} and a kernel of as many columns, got {shapes}'
+        f'a Dense layer of {module.features} features has a kernel of as many'
+        f' columns, got shape {shape}'
       )
     return dict(params)
   return module.plain_parameters(params)

@@ -76,12 +76,16 @@ def test_a_damaged_image_is_named_once(pets):
   assert message.count('bad.png') == 1
 
 
-def test_hidden_folders_and_files_are_ignored(pets):
+def test_hidden_folders_and_files_are_ignored(pets, tmp_path):
   for name in ('__MACOSX', '.cache'):
     tiny.save_images(pets / name)
   (pets / 'cat' / '._0.png').write_bytes(b'what macOS adds')
   data = aen.load_dataset(pets)
   assert data.class_names == ('cat', 'dog')
+  tiny.save_images(tmp_path / 'other' / '__MACOSX2')
+  tiny.save_images(tmp_path / 'other' / 'dog')
+  other = aen.load_dataset(tmp_path / 'other')
+  assert other.class_names == ('__MACOSX2', 'dog')
   assert sum(len(s) for s in (data.train, data.validation, data.test)) == 12
 
 

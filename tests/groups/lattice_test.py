@@ -227,6 +227,13 @@ def test_errors():
     aen.lattice(SQUARE, [(4, 4), (4, 4)]).network('rotation_scramble')
 
 
+@pytest.mark.slow
+def test_large_grids_whose_orbits_are_copies():
+  found = aen.lattice('horizontal_flip', [(200, 200), (200, 200), (150, 150)])
+  layers = np.array([40000 * 40000, 40000 * 22500])
+  np.testing.assert_array_equal(found.num_weights, [layers, layers // 2])
+
+
 def random_action(rng, num_symmetries):
   """Permutations of points that fall into orbits, some of them copies."""
   parts = []

@@ -219,6 +219,14 @@ def test_whatever_users_write_becomes_a_tuple():
   ]
 
 
+@pytest.mark.parametrize('key', [0, None, 1])
+def test_keys_of_a_mapping_are_names(key):
+  (flip,) = symmetries_lib.as_symmetries({'': lambda x: x[::-1]})
+  assert not flip.name
+  with pytest.raises(ValueError, match='a Symmetry is a name and a function'):
+    symmetries_lib.as_symmetries({key: lambda x: x[::-1]})
+
+
 def test_lambdas_have_the_same_name_in_every_process():
   code = (
     'import aen\n'

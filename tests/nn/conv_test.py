@@ -596,7 +596,9 @@ def test_padding_takes_whole_numbers_of_any_type(number):
     assert y.shape == (1, 4, 4, 4, 1)
 
 
-@pytest.mark.parametrize('padding', [1.0, -1, None, (1, 'a'), ((1, 2, 3), 1)])
+@pytest.mark.parametrize(
+  'padding', [1.0, -1, None, (1, 'a'), ((1, 2, 3), 1), {1, 2}, {1: 1, 2: 2}]
+)
 def test_other_paddings_are_said(padding):
   layer = aen.EquivariantConv(
     ('rotation',), 1, (3, 3), padding=padding, lifting=True

@@ -458,6 +458,10 @@ def test_what_cannot_be_exported_is_one_line(tmp_path, case):
 
 def test_shapes_and_parameters_that_do_not_fit_are_one_line(tmp_path):
   path = tmp_path / 'no.onnx'
+  rotations = aen.group('rotation')
+  pool = functools.partial(aen.spatial_pool, group=rotations, window=2)
+  with pytest.raises(ValueError, match='spatial_pool needs 2 axes'):
+    aen.export(nn.Sequential([pool]), {}, path, in_shape=(8,))
   cnn = aen.GroupCNN(())
   params = cnn.init(jax.random.key(0), jnp.ones((1, 16, 16, 1)))['params']
   with pytest.raises(

@@ -136,6 +136,12 @@ def test_the_papers_counts():
   assert kernels == {'hidden_0': 78400, 'hidden_1': 40000, 'head': 4000}
 
 
+def test_counting_a_dense_head_takes_no_index():
+  shape = (300, 300)
+  model = aen.EquivariantMLP((), 50_000, (1, 1), (shape,))
+  assert model.num_weights() == 90_000 + 90_000 * 50_000
+
+
 @pytest.mark.slow
 def test_any_widths_grids_and_depth():
   model = aen.EquivariantMLP(

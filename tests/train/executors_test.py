@@ -60,6 +60,14 @@ def test_processes_run_jobs_and_raise_their_errors(tmp_path):
     assert before in processes.pids()  # an error ends no process
 
 
+def test_the_last_process_to_finish_gets_the_next_job():
+  with executors.Processes(3) as processes:
+    futures.wait([processes.submit(time.sleep, 0.5) for _ in range(3)])
+    assert len(processes.pids()) == 3
+    found = {processes.submit(pid, None).result() for _ in range(12)}
+    assert len(found) == 1
+
+
 def test_a_process_that_dies_fails_one_job_and_is_replaced(tmp_path):
   with executors.Processes(1) as processes:
     first = processes.submit(pid, None).result()
@@ -273,13 +281,19 @@ def nonsense(answer):
   return 'nonsense'
 
 
+def iterator(answer):
+  return iter(answer())
+
+
 def others(answer):
   (record,) = answer()
   key = dataclasses.replace(record.key, seed=7)
   return [dataclasses.replace(record, key=key)]
 
 
-@pytest.mark.parametrize('how', [raised, nonsense, others, lambda _: []])
+@pytest.mark.parametrize(
+  'how', [raised, nonsense, iterator, others, lambda _: []]
+)
 def test_a_job_that_fails_is_repeated(evaluator, how):
   here = Here(sabotaged(3, how))
   evaluate = evaluator(here)
