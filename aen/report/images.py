@@ -73,7 +73,7 @@ def _gallery(
       picture = as_picture(image, grid_axes)
       ax.imshow(picture, cmap='gray', vmin=0, vmax=1, extent=extent)
       frame = patches.Rectangle((left, top), 1, height, fill=False)
-      frame.set(edgecolor=style.GREY, linewidth=0.5)
+      frame.set(edgecolor=style.GREY, linewidth=0.5, clip_on=False)
       ax.add_patch(frame)
   ax.set(xlim=(0, across + gap * (across - 1)), aspect='equal')
   ax.set_ylim(down * (height + gap) - gap, 0)
