@@ -287,7 +287,9 @@ def one_each(
   value: Any, count: int, name: str, what: str = 'layer'
 ) -> tuple[int, ...]:
   """Returns one positive integer per layer or axis, a single one repeated."""
-  numbers = (value,) * count if np.ndim(value) == 0 else tuple(value)
+  if np.ndim(value) == 0:
+    return (positive(value, name),) * count
+  numbers = tuple(value)
   each = f'or one per {what} ({count})'
   expected = f'{name} must be one whole number of at least 1, {each}'
   if len(numbers) != count:

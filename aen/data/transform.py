@@ -157,12 +157,12 @@ def _check(images: np.ndarray, record: Transformations) -> None:
       " load_dataset('g_digits/aug3_group').train.record"
     )
   square = images.ndim == 3 and images.shape[1] == images.shape[2]
-  count = len(record.powers)
-  if not square or images.shape[:1] != (count,):
+  count, (number, *shape) = len(record.powers), images.shape or (0,)
+  if not square or number != count:
     raise ValueError(
       'transformations need grey square images [N, H, H] and a record of each,'
-      f' got {count} records for images {list(images.shape)}; slice both alike,'
-      ' crop or pad images, drop colours'
+      f' got {count} records for {number} images of shape {tuple(shape)}; slice'
+      ' both alike, crop or pad images, drop colours'
     )
 
 
