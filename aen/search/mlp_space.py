@@ -89,21 +89,12 @@ class MLPSpace(space_lib.Space):
   @override
   def program(self, network: int) -> mlp_lib.EquivariantMLP:
     _, named_by, sizes = self._programs.choices[network]
-    return self._program(named_by, sizes)
-
-  @functools.cached_property
-  def _program(self) -> Callable[..., mlp_lib.EquivariantMLP]:
-    def program(
-      named_by: int, sizes: tuple[int, ...]
-    ) -> mlp_lib.EquivariantMLP:
-      if self.template.head == 'invariant':
-        points = math.prod(self.template.hidden_shapes[-1])
-        sizes = (*sizes, points * self.template.num_classes)
-      return self.template.clone(
-        symmetries=chosen(named_by, self.symmetries), max_weights=sizes
-      )
-
-    return functools.cache(program)
+    if self.template.head == 'invariant':
+      points = math.prod(self.template.hidden_shapes[-1])
+      sizes = (*sizes, points * self.template.num_classes)
+    return self.template.clone(
+      symmetries=chosen(named_by, self.symmetries), max_weights=sizes
+    )
 
   @override
   def inputs(self, network: int) -> ChildInputs:

@@ -23,10 +23,10 @@ from aen.groups.orbits import permutation
 # one takes 2.5 seconds, reading a compiled one half a second. Another value may
 # give networks other programs, and so change the rounding of their results.
 _COMPILATION = 6e6
-# What a program must save that only pads parameters less than another, and so
-# rounds alike: 0.5 seconds, since such a program is often read from disk.
+# What a program must save that only pads parameters less than another: 0.5
+# seconds, in the same unit. It rounds alike, so this may change at any time.
 _READING = 2e6
-_PADDING = 0.77  # nanoseconds of a training step per weight that is padding
+_PADDING = 0.77  # nanoseconds per weight that is padding, as measured
 
 
 class Choice(NamedTuple):

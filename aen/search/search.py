@@ -141,6 +141,7 @@ def discover(
     seed=seed,
   )
   say(describe_data(data))
+  _check(data)  # before the networks are listed, which may take long
   if network == 'cnn':
     if data.grid_axes != 2:
       raise ValueError(
