@@ -1,12 +1,12 @@
-"""Symmetries found by augmentation: learned as in Augerino, or compared.
+"""Finds symmetries by augmentation: learned as in Augerino, or compared.
 
 Augerino (Benton et al. 2020, arXiv:2010.11882) averages a network over sampled
-transformations and learns the ranges of the transformations with the weights,
-by a loss that rewards wide ranges. It learns the width of a uniform
-distribution over a Lie algebra. Permutations have no such range; here it is
-the probability of applying a uniformly random power: 0 is no augmentation, 1
-the whole cyclic group. Discrete choices are relaxed, so that gradients reach
-the probabilities. This is an independent implementation of that idea.
+transformations and learns the ranges of the transformations together with the
+weights, by a loss that rewards wide ranges: the widths of a uniform
+distribution over a Lie algebra. Permutations have no such range. Here it is the
+probability of applying a uniformly random power: 0 is no augmentation, 1 the
+whole cyclic group. Discrete choices are relaxed, so that gradients reach the
+probabilities. This is an independent implementation of the idea.
 
 Legend: N images, B batch size, S symmetries of order up to L, P points.
 """
@@ -45,7 +45,7 @@ def cycle(name: str, side: int) -> list[np.ndarray]:
 
 @functools.cache
 def tables(names: tuple[str, ...], side: int) -> tuple[np.ndarray, np.ndarray]:
-  """Returns powers int32 [S, L, P], filled up with identities, and orders."""
+  """Returns powers int32 [S, L, P], padded with identities, and orders [S]."""
   cycles = [cycle(name, side) for name in names]
   orders = np.array([len(powers) for powers in cycles])
   filled = [c + c[:1] * (max(orders) - len(c)) for c in cycles]
@@ -53,7 +53,7 @@ def tables(names: tuple[str, ...], side: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def dense(num_classes: int) -> nn.Module:
-  """Returns an ordinary network with one hidden layer."""
+  """Returns a dense network with one hidden layer."""
   return timing.DenseMLP((_WIDTH, num_classes))
 
 
@@ -81,7 +81,7 @@ def fit(
 
     x ← x + b (g x - x),  b = sigmoid((logits[k] + logistic noise)/temperature),
 
-  for all symmetries in turn. Logits of ±∞ say always and never. The outputs are
+  for all symmetries in turn. Logits of ±∞ mean always and never. Outputs are
   averaged over `copies` draws per image. If `learned`, the logits are trained
   too, by the loss cross entropy - reward · ‖p‖₂. Returns parameters and logits.
   """
@@ -138,7 +138,7 @@ def fit(
 def accuracy(
   model: nn.Module, variables: Any, images: jax.Array, labels: jax.Array
 ) -> jax.Array:
-  """Returns the share of images that a network gets right."""
+  """Returns the classification accuracy of a network."""
   outputs: Any = model.apply(variables, images)
   return (outputs.argmax(axis=-1) == labels).mean()
 
@@ -149,9 +149,9 @@ def learned(
   seed: int,
   symmetries: tuple[str, ...] = PAPER_SYMMETRIES,
 ) -> tuple[str, ...]:
-  """Finds symmetries as Augerino does: those whose range becomes wide.
+  """Finds symmetries as Augerino does: those with a wide learned range.
 
-  Probabilities begin at 0.27; found are those that end above 1/2.
+  Probabilities start at 0.27; symmetries that end above 1/2 are found.
   """
   _, logits = fit(
     jax.random.key(seed),
@@ -174,11 +174,12 @@ def compared(
   seed: int,
   symmetries: tuple[str, ...] = PAPER_SYMMETRIES,
 ) -> tuple[str, ...]:
-  """Finds the symmetries that help validation accuracy as an augmentation.
+  """Finds symmetries that improve validation accuracy as an augmentation.
 
-  Four splits, a quarter for validation; on each, with equal seeds, one network
-  per candidate and one without augmentation. Found is what improves accuracy by
-  more than two standard errors of the mean difference over splits.
+  On each of four splits, with a quarter for validation, trains one network per
+  candidate and one without augmentation, with equal seeds. Symmetries that
+  improve accuracy by more than two standard errors of the mean difference over
+  splits are found.
   """
   rng, held_out = np.random.default_rng(seed), len(labels) // 4
   model = dense(int(labels.max()) + 1)

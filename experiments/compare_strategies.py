@@ -1,21 +1,21 @@
 r"""Which strategy finds a good network soonest?
 
-Runs strategies on landscapes, where every network's true value is known, with
-many seeds each, and writes regret.csv, summary.csv and regret.png.
+Runs each strategy many times on landscapes, where the true value of every
+network is known, and writes regret.csv, summary.csv and regret.png.
 
   python -m experiments.compare_strategies --landscapes=a.npz,b.npz
 
-A search sees one seed's validation accuracies and picks the network with the
-best it has seen. Regret is how much that pick falls short of the best network,
-both judged by the mean over all seeds of test accuracy. Observed regret is the
-same, judged by the accuracies that the search saw: how well it searches, apart
-from how well those tell networks apart.
+A search sees the validation accuracies of one seed and picks the network with
+the best one it has seen. Regret is the test accuracy, averaged over all seeds,
+of the best network minus that of the pick. Observed regret is the same by the
+accuracies that the search saw: it measures the search alone, without the noise
+of validation.
 
 A strategy is a name, of `CONTENDERS` below or of `aen.search.strategies`, or a
-call with options, such as --strategy='dqn(hidden_sizes=(64, 64))'. Results are
-kept in --out and reused; delete its folder `traces` to start over. A few
-minutes a landscape; the paper's DQN adds one or two minutes per seed. The same
-command resumes an interrupted run.
+call with options, such as --strategy='dqn(hidden_sizes=(64, 64))'. Searches are
+stored in --out and reused; delete its folder `traces` to start over. Takes a
+few minutes per landscape; the paper's DQN adds one or two minutes per seed. The
+same command resumes an interrupted run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ _CHUNK = 50
 
 
 def main(_: list[str]) -> None:
-  """Compares, prints and writes tables and picture."""
+  """Runs all searches, and writes tables and picture."""
   if not _FLAGS.landscapes:
     raise ValueError(
       '--landscapes must name files made by experiments.landscape, got none'
@@ -97,9 +97,9 @@ def main(_: list[str]) -> None:
 def search(
   label: str, landscape: landscape_lib.Landscape, folder: pathlib.Path
 ) -> compare.Trace:
-  """Returns the traces of all searches; runs those that are not in files.
+  """Returns the traces of all searches; runs those that are not stored.
 
-  A file's name has a digest of all that decides what is in it.
+  The name of a file has a digest of everything that determines its contents.
   """
   call = CONTENDERS.get(label, label)
   name, options = parse_strategy(call)
@@ -133,7 +133,7 @@ def search(
 def _rounds(
   name: str, strategy: Any, landscape: landscape_lib.Landscape
 ) -> int:
-  """Returns how many rounds a search takes at most."""
+  """Returns the largest number of rounds of a search."""
   steps = {
     'exhaustive': len(landscape),
     'random': len(landscape),
@@ -156,10 +156,10 @@ def _curve_rows(curves: dict[str, compare.Curves]) -> Iterator[dict[str, Any]]:
 def _summary_rows(
   curve: compare.Curves, truth: np.ndarray
 ) -> Iterator[dict[str, Any]]:
-  """Yields the regret and the gain after some numbers of networks.
+  """Yields the regret and the gain after the numbers of networks in `AT`.
 
-  The gain is the accuracy of the pick over that of the average network, less
-  one: how much better than picking a network at random.
+  The gain is the accuracy of the pick divided by the mean accuracy of all
+  networks, minus one: the gain over picking a network at random.
   """
   found = _statistics(curve)
   for spent in (number for number in AT if number <= len(truth)):
@@ -181,7 +181,7 @@ def _statistics(curve: compare.Curves) -> dict[str, np.ndarray]:
 
 
 def draw(summary: Sequence[Mapping[str, Any]]) -> figure.Figure:
-  """Draws each strategy's regret, one bar per strategy.
+  """Draws the regret of each strategy as a bar.
 
   After `AT[1]` networks, or as many as all landscapes have.
   """

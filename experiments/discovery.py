@@ -1,4 +1,4 @@
-r"""Five ways to find which of the twelve symmetries data have, side by side.
+r"""Compares five methods of finding which of the twelve symmetries data have.
 
 screen: `aen.screen` with labels.
 unconditional: `aen.screen` without labels.
@@ -7,18 +7,18 @@ discover: `aen.discover` with a budget of eight networks, of which the best two
 augerino: learned augmentation (Benton et al. 2020), adapted to permutations.
 augmentation: augmentation by each candidate against none, on validation images.
 
-The last two are in `experiments/augmentation.py`. For reference: none, where
-nothing is found; truth and truth_augmented, where everything is.
+The last two are in `experiments/augmentation.py`. References: none finds
+nothing; truth and truth_augmented find exactly the true symmetries.
 
-The data are those of `experiments.truth` with one planted symmetry (two of the
-twelve with each seed, in turns), RotMNIST made and G-MNIST IAug1…3, these four
-with 1800 images averaged to 14×14 pixels. Seeds draw other images.
+The data are those of `experiments.truth` with one planted symmetry (each seed
+takes two of the twelve in turn), RotMNIST made and G-MNIST IAug1…3, these four
+with 1800 images averaged to 14×14 pixels. Each seed draws different images.
 
   python -m experiments.discovery --raw_dir=path/to/files
 
-Writes results/discovery.csv, one line per data set, seed and method; lines in
-it are not repeated, so the same command resumes an interrupted run. Then writes
-its table into docs/discovery.md. Ten minutes on one core.
+Writes results/discovery.csv, one row per data set, seed and method, then the
+table in docs/discovery.md. Rows in the file are not computed again, so the same
+command resumes an interrupted run. Takes ten minutes on one core.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -67,7 +67,7 @@ _BUDGET = {'max_networks': 8, 'top': 2, 'retrain_seeds': 2}
 
 
 class Problem(NamedTuple):
-  """Images to find symmetries in; test images are for the final networks."""
+  """Images to find symmetries in, and test images for the final networks."""
 
   images: np.ndarray  # float32 [N, H, H]
   labels: np.ndarray  # int [N]
@@ -77,9 +77,9 @@ class Problem(NamedTuple):
   true: tuple[str, ...]  # the symmetries that the images have
 
 
-@functools.lru_cache(maxsize=1)  # the next methods ask for the same
+@functools.lru_cache(maxsize=1)  # all methods in turn load the same
 def load(name: str, seed: int) -> Problem:
-  """Returns the draw of a data set that belongs to a seed."""
+  """Returns the draw of a data set with a seed."""
   sizes = _SIZES if name in MADE else {}
   data = aen.load_dataset(name, seed=seed, **sizes, **_PLACES()).normalised()
   parts = (data.train, data.validation)
@@ -93,7 +93,7 @@ def load(name: str, seed: int) -> Problem:
 
 
 def truth(name: str, side: int) -> tuple[str, ...]:
-  """Returns the candidates that the images have, exactly."""
+  """Returns exactly the candidates that are symmetries of the images."""
   bit = 1 + PAPER_SYMMETRIES.index({**PLANTED, **MADE}[name])
   return invariant_sets.true_symmetries(f'iaug{bit}_group', side)
 
@@ -124,27 +124,24 @@ REFERENCES: Mapping[str, Callable[[Problem], tuple[str, ...]]] = {
   'truth': lambda p: p.true,
   'truth_augmented': lambda p: p.true,
 }
-# These lead to an augmented baseline, the others to equivariant MLPs.
+# Methods that lead to an augmented baseline; others lead to equivariant MLPs.
 _AUGMENTING = ('truth_augmented', 'augerino', 'augmentation')
-
-
-@functools.cache
-def _space(side: int, num_classes: int) -> mlp_space.MLPSpace:
-  return mlp_space.mlp_space((side, side), num_classes, head='invariant')
+_space = functools.cache(mlp_space.mlp_space)
 
 
 @functools.lru_cache(maxsize=len(METHODS) + len(REFERENCES))
 def final_accuracy(
   name: str, seed: int, found: tuple[str, ...], augmented: bool
 ) -> float:
-  """Trains the network that an answer leads to on all images, and tests it.
+  """Trains the network that an answer leads to; returns its test accuracy.
 
-  It is the MLP with the symmetries found, or if `augmented`, the baseline
-  trained with random powers of all of them. Everything else is the same.
+  The network is the MLP with the symmetries found, or if `augmented`, the
+  baseline trained with random powers of all of them. Everything else is equal.
   """
   problem = load(name, seed)
   side = problem.images.shape[1]
-  space = _space(side, int(problem.labels.max()) + 1)
+  num_classes = int(problem.labels.max()) + 1
+  space = _space((side, side), num_classes, head='invariant')
   network = 0 if augmented else space.network(found)
   model, collections = space.program(network), space.inputs(network).collections
   names = PAPER_SYMMETRIES if augmented else PAPER_SYMMETRIES[:1]
@@ -165,7 +162,7 @@ def final_accuracy(
 
 
 def ask(dataset: str, seed: int, method: str) -> dict[str, object]:
-  """Returns what a method finds, and how good the network is that it gets."""
+  """Returns what a method finds, and the accuracy of the resulting network."""
   problem = load(dataset, seed)
   start = time.process_time()
   answer = {**REFERENCES, **METHODS}[method](problem)
@@ -215,7 +212,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def rates(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-  """Says how many true and false symmetries were found (Wilson's intervals)."""
+  """Yields how many true and false symmetries were found, with intervals."""
   answers = [(set(r['found'].split()), set(r['true'].split())) for r in rows]
   num_true = sum(len(true) for _, true in answers)
   num_false = len(rows) * len(PAPER_SYMMETRIES) - num_true
@@ -237,7 +234,7 @@ def with_table(page: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def main(_: list[str]) -> None:
-  """Asks everything that has not been answered yet, and writes the page."""
+  """Runs every method that has no row yet, and writes the page."""
   questions = (
     {'dataset': name, 'seed': seed, 'method': method}
     for seed in range(_FLAGS.num_seeds)  # any prefix is a fair sample

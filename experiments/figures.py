@@ -44,7 +44,7 @@ def tables(
 
 
 def searches(found: Searches) -> figure.Figure:
-  """Draws networks in the order in which each search met them."""
+  """Draws networks in the order in which each search visited them."""
   drawn, grid = _panels(len(found), 6, 2.1, 2.1, (0.4, 0.5))
   for ax, (name, search) in zip(grid.flat, found.items(), strict=False):
     trace, landscape = search
@@ -97,7 +97,7 @@ def curves(found: Searches) -> figure.Figure:
       places = [config.epsilons.index(round(float(e), 6)) for e in levels]
       ax.plot(places, 100 * means, '.-', color=color)
       ends.append((100 * means[-1], places[-1], name.split('/')[1], color))
-    # Names beside the ends of lines, none upon another.
+    # Names beside the ends of lines, without overlaps.
     height, free = np.ptp(ax.get_ylim()) / 22, -np.inf
     for y, x, name, color in sorted(ends, key=lambda end: end[0]):
       free = max(y, free)
@@ -116,7 +116,7 @@ def spread(
   found: Mapping[str, landscape_lib.Landscape],
   marked: Mapping[str, Mapping[str, int]],
 ) -> figure.Figure:
-  """Draws what every network of each data set is worth; marks some, by kind."""
+  """Draws the accuracies of all networks of each data set; marks some."""
   drawn = style.sheet(9, 4.2)
   ax = drawn.subplots()
   jitter = np.random.default_rng(0).uniform(-0.28, 0.28, 4096)
@@ -142,7 +142,7 @@ def spread(
 
 
 def gains(found: Mapping[str, Mapping[str, float]]) -> figure.Figure:
-  """Draws points gained, by what is compared (a panel) and by data set."""
+  """Draws points gained by data set, one panel per comparison."""
   names = [*next(iter(found.values()))]
   height, places = 0.9 + 0.2 * len(names), range(len(names))
   drawn, grid = _panels(len(found), 3, 3.2, height, sharex=True, sharey=True)
@@ -160,10 +160,10 @@ def gains(found: Mapping[str, Mapping[str, float]]) -> figure.Figure:
 
 
 def gcnn_epochs(rows: Sequence[rows_lib.Row]) -> figure.Figure:
-  """Draws test accuracy by epoch: the large networks, by data and by start.
+  """Draws the test accuracy of the large networks by epoch.
 
-  A row per data set on which networks were trained at equal start. A line is
-  the mean of the seeds, its band their range.
+  One row per data set on which networks were trained at equal start, one column
+  per start. Lines are means over seeds, bands their ranges.
   """
   networks = {label: key[0] for label, key in results.GCNN_CONTROLS.items()}
   networks['P4H2V2 as published'] = 'rotation horizontal_flip vertical_flip'

@@ -1,8 +1,8 @@
-"""Data whose symmetries are known exactly: G-data sets, and synthetic ones.
+"""Data with exactly known symmetries: G-data sets and synthetic data.
 
 Each kind of synthetic data has every symmetry that it is tested for. It is a
-function from a random generator to (inputs, labels, symmetries, grid): what
-`aen.screen` takes.
+function of a random generator that returns inputs, labels, symmetries and grid,
+the arguments of `aen.screen`.
 
 Legend: N examples, P points.
 """
@@ -53,7 +53,7 @@ def randomly_transformed(
   flat: np.ndarray,
   elements: Sequence[np.ndarray] | np.ndarray,
 ) -> np.ndarray:
-  """Applies a random element of a group to each example of flat, [N, P]."""
+  """Applies a random group element to each example of `flat` [N, P]."""
   chosen = np.asarray(elements)[rng.integers(len(elements), size=len(flat))]
   return np.take_along_axis(flat, chosen, axis=1)
 
@@ -66,7 +66,7 @@ def _square_group(side: int) -> np.ndarray:
 
 
 def images(rng: np.random.Generator) -> tuple[Any, ...]:
-  """Images of three classes, each under a random symmetry of the square."""
+  """Images of three classes, randomly transformed by the square's group."""
   labels = rng.integers(3, size=NUM_EXAMPLES)
   means = np.random.default_rng(7).normal(size=(3, 36))
   flat = means[labels] + rng.normal(size=(NUM_EXAMPLES, 36))
@@ -75,7 +75,7 @@ def images(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 def fixed_points(rng: np.random.Generator) -> tuple[Any, ...]:
-  """The same; the symmetries do not change half of the images at all."""
+  """The same, but the symmetries leave half of the images unchanged."""
   inputs, labels, symmetries, grid = images(rng)
   half = inputs[: NUM_EXAMPLES // 2]
   flat = half.reshape(len(half), 36)
@@ -85,7 +85,7 @@ def fixed_points(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 def boards(rng: np.random.Generator) -> tuple[Any, ...]:
-  """Boards of 3 × 3 binary points, many of them equal by chance."""
+  """Boards of 3 × 3 binary points, many of which are equal by chance."""
   chances = np.random.default_rng(3).random(9)
   flat = (rng.random((NUM_EXAMPLES, 9)) < chances).astype(np.float32)
   flat = randomly_transformed(rng, flat, _square_group(3))
@@ -104,7 +104,7 @@ def sequences(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 def large_orders(rng: np.random.Generator) -> tuple[Any, ...]:
-  """Images under a random power of a symmetry of order 690 690."""
+  """Images transformed by random powers of a symmetry of order 690 690."""
   points = permutation(OF_LARGE_ORDER, (8, 8))
   flat = np.arange(64) / 16 + rng.normal(size=(NUM_EXAMPLES, 64))
   powers = rng.integers(_ORDER, size=NUM_EXAMPLES)
@@ -121,13 +121,13 @@ KINDS = {
 
 
 def true_symmetries(name: str, side: int = 28) -> tuple[str, ...]:
-  """Returns the symmetries that images of a config have, exactly.
+  """Returns the exact symmetries of the images of a config.
 
   An image is x[p], for a random product p of generators. Its distribution is
   invariant under h if p and p[h] have the same distribution. Rotation by any
-  angle counts as a uniformly random rotation by a multiple of 90°, which does
-  not change its distribution. What the original images have is left out: they
-  have none of the symmetries.
+  angle counts as a uniformly random rotation by a multiple of 90°, which leaves
+  its distribution invariant. The original images x are assumed to have none of
+  the symmetries.
 
   >>> true_symmetries('aug3', side=12)
   ('top_horizontal_scramble',)

@@ -1,8 +1,8 @@
 r"""Trains every distinct network of a set of symmetries: a landscape.
 
-Every network, several seeds, all epochs, validation and test kept apart, in one
-small .npz file with a checksum (`aen.search.landscape.load` reads it) and a CSV
-file of every child. On digits, two to three minutes on two cores:
+Writes validation and test accuracies of every network, seed and epoch to a .npz
+file with a checksum, which `aen.search.landscape.load` reads, and every child
+to a CSV file. On digits, two to three minutes on two cores:
   python -m experiments.landscape --dataset=g_digits/aug2
 The paper's children on real images (eight minutes for three seeds):
   python -m experiments.landscape --dataset=g_mnist/aug5 --size=search \

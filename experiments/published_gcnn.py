@@ -1,24 +1,24 @@
-r"""Trains the networks of the paper's table of group CNNs, beside its numbers.
+r"""Trains the networks of the paper's table of group CNNs.
 
 For each of six data sets, the four best states that the paper's search found
 and the large baseline CNN: 30 networks, built and trained as in the published
-code for ten epochs. Beside them, controls that the paper lacks: the large
-baseline and the large network of the true group of rotations and flips, D4.
-The published code starts networks with symmetry at a larger scale than those
-without; --initializer=unit_variance starts all of them alike.
+code for ten epochs. --networks=controls trains controls that the paper lacks:
+the large baseline and the large network of the true group of rotations and
+flips, D4. The published code initializes networks with symmetry at a larger
+scale than those without; with --initializer=unit_variance all have the same.
 
   python -m experiments.published_gcnn --raw_dir=path/to/files
   python -m experiments.published_gcnn --dataset=cifar10,kmnist \
     --networks=controls --initializer=unit_variance --num_seeds=3
 
-1000 training images (--num_validation) are held out: they choose the epoch for
-the validation protocol. Of a data set that is not complete, what is there is
-used; a data set that is not there at all is left out.
+1000 training images (--num_validation) are held out, to choose the epoch for
+the validation protocol. Incomplete data sets are used as they are, missing ones
+are left out.
 
-Prints the table and writes published_gcnn.csv, a row per child with its curves,
-which also keeps the rows of other commands with the same --run_dir. Half a
-minute per 100 000 images and epoch on one core. The same command resumes an
-interrupted run.
+Prints the table and writes published_gcnn.csv, a row per child with its curves;
+rows of other commands with the same --run_dir are kept. Takes half a minute per
+100 000 images and epoch on one core. The same command resumes an interrupted
+run.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -63,26 +63,26 @@ _CHILDREN = flags.from_fields(
 )
 
 TABLE = pathlib.Path(__file__).with_suffix('.csv')  # as the paper prints it
-# What to load, in this order, for a name in the table. Sets made by the same
-# recipe have names that tell them from the published ones.
+# The versions of a data set in the table, in the order in which they are tried:
+# the published one, and one that is made by the same recipe.
 VERSIONS = {
   'svhn_cropped': ('svhn_cropped', 'svhn_cropped_rebuilt'),
   'rot_mnist': ('rot_mnist/swapped', 'rot_mnist_made/swapped'),
   'emnist/letters': ('emnist/letters_124800', 'emnist/letters'),
 }
-# The same networks on other versions of the data: pixels as the published code
-# converts them, and a harder division, which the paper lacks.
+# Variants of the data for the same networks: pixels as the published code
+# converts them, and a harder split, which the paper lacks.
 VARIANTS = {
   'sign_language_mnist/negative': 'sign_language_mnist',
   'sign_language_mnist/by_photograph': 'sign_language_mnist',
 }
-# What tells rows of our table apart: the task, and the child.
+# The columns that identify a row of our table.
 NETWORK = results.GCNN_NETWORK
 KEY = ('dataset', 'recipe', 'train', 'test', *NETWORK, 'seed')
 
 
 def main(_: list[str]) -> None:
-  """Trains the table, data set by data set, and writes it as it grows."""
+  """Trains the table, data set by data set, and writes each row at once."""
   run_dir, table = _DATA.run_dir('published_gcnn'), configurations()
   path, found = run_dir / 'published_gcnn.csv', False
   rows_lib.read(path, KEY)  # refuses files of another version
@@ -100,7 +100,7 @@ def main(_: list[str]) -> None:
       found = True
   if not found:
     raise FileNotFoundError(
-      'none of the data sets is there; give --raw_dir, the directory of their'
+      'none of the data sets was found; give --raw_dir, the directory of their'
       ' official files'
     )
   print(results.gcnn_table(rows_lib.read(path)))
@@ -130,7 +130,7 @@ def chosen(names: str, table: Iterable[str]) -> list[str]:
 
 
 def load(name: str) -> dataset_lib.Dataset | None:
-  """Loads a data set in its first version that is there, or says why not."""
+  """Loads the first version of a data set that is found; prints what is not."""
   for attempt in VERSIONS.get(name, (name,)):
     try:
       return _DATA.load(attempt)
@@ -140,7 +140,7 @@ def load(name: str) -> dataset_lib.Dataset | None:
 
 
 def networks(kinds: Sequence[str], table: Sequence[Row]) -> list[Row]:
-  """Returns the networks of a data set that the flag names, each once."""
+  """Returns the distinct networks of a data set that the flag names."""
   of_paper = {tuple(row[name] for name in NETWORK): row for row in table}
   controls = [
     of_paper.get(network, dict(zip(NETWORK, network, strict=True)))
@@ -161,7 +161,7 @@ def measure(
   store: store_lib.Results,
   known: Sequence[Row] = (),
 ) -> Iterator[Row]:
-  """Trains a data set's networks, but no child that is in `known` rows."""
+  """Trains the networks of a data set, except for the children in `known`."""
   space = gcnn_space.gcnn_space(
     data.image_shape, data.num_classes, as_published=True
   )
@@ -197,19 +197,19 @@ def measure(
         'paper': row.get('test_accuracy', ''),
         'test_accuracy': percent(record.test_accuracy),
         'validation_accuracy': percent(record.validation_accuracy),
-        # CPU time, which other work on the machine does not change
+        # CPU time, which does not depend on other work on the machine
         'seconds': f'{time.process_time() - start:.1f}',
       }
 
 
 def changes(recipe: recipe_lib.Recipe) -> str:
-  """Returns in what a recipe differs from the published one."""
+  """Returns the fields in which a recipe differs from the published one."""
   fields = vars(recipe).items()
   return ' '.join(f'{k}={v}' for k, v in fields if v != getattr(RECIPE, k))
 
 
 def percent(curve: Iterable[float]) -> str:
-  """Returns the accuracies of all epochs, in percent."""
+  """Returns the accuracies of all epochs in percent, as text."""
   return ' '.join(f'{100 * value:.2f}' for value in curve)
 
 

@@ -1,9 +1,9 @@
 """The paper's tables of MLPs.
 
-`published_mlp.csv` has every accuracy of the tables of single and of multiple
-symmetries and of the searches. The paper numbers the networks Eq6…Eq12 in
-another order than the transformations IAug6…IAug12; the file has both the
-column as printed and the symmetry that it really is.
+`published_mlp.csv` has every accuracy of the tables of single and multiple
+symmetries and of the searches. The paper numbers the networks Eq6…Eq12 and the
+transformations IAug6…IAug12 in different orders; the file has both the column
+as printed and its actual symmetry.
 
 Legend: 13 rows, data sets; 13 columns, networks.
 """
@@ -25,16 +25,16 @@ SINGLE = tuple(f'iaug{bit}' for bit in range(13))
 MULTIPLE = tuple(f'aug{number}' for number in range(6))
 TABLES = {'single': SINGLE, 'multiple': MULTIPLE}
 NETWORKS = ((), *((name,) for name in PAPER_SYMMETRIES))
-AEN = 'AEN'  # the column of what the search found
+AEN = 'AEN'  # the column of the networks found by search
 BASELINE = 'plain'  # the role, in files, of the network without symmetry
-# The column Eq(k) is the network equivariant to symmetry number …
+# Column Eq(k) is the network equivariant to symmetry NETWORK_OF_COLUMN[k - 1].
 NETWORK_OF_COLUMN = (1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 6, 7)
-# As in the published code; a hidden layer's bias is where ours is.
+# As in the published code, except that hidden layers have our kind of bias.
 RECIPE = recipe_lib.Recipe(
   epochs=10, initializer='published', fresh_order=False, criterion='accuracy'
 )
-# That recipe changed: as the paper's text has it; and one thing after another,
-# up to the recipe that we would choose.
+# Variants of that recipe: the optimizer of the paper's text; then one change
+# after another, up to the recipe that we would choose.
 OURS = 'our recipe'
 RECIPES = {
   'sgd': dataclasses.replace(RECIPE, optimizer='sgd'),
@@ -53,7 +53,7 @@ class Printed(NamedTuple):
   base: str
   config: str
   column: str  # as printed
-  symmetries: str  # names, separated by spaces: what the network really has
+  symmetries: str  # names, separated by spaces: its actual symmetries
   test_accuracy: float  # in percent
 
 
@@ -64,7 +64,7 @@ def printed() -> Iterator[Printed]:
 
 
 def found() -> dict[str, Printed]:
-  """Returns the cells of what the paper's searches found, by data set."""
+  """Returns the cells of the paper's searches, by data set."""
   return {
     f'{cell.base}/{cell.config}': cell
     for cell in printed()
@@ -73,7 +73,7 @@ def found() -> dict[str, Printed]:
 
 
 def table(base: str, configs: Sequence[str]) -> np.ndarray:
-  """Returns accuracies in percent, columns by what they are. [rows, 13]."""
+  """Returns accuracies in percent, columns by actual symmetry. [rows, 13]."""
   cells = {
     (cell.config, tuple(cell.symmetries.split())): cell.test_accuracy
     for cell in printed()
@@ -83,7 +83,7 @@ def table(base: str, configs: Sequence[str]) -> np.ndarray:
 
 
 def literally(columns: np.ndarray) -> np.ndarray:
-  """Puts columns [..., 13] back into the order in which they are printed."""
+  """Reorders columns [..., 13] as the paper prints them."""
   return columns[..., [0, *NETWORK_OF_COLUMN]]
 
 
@@ -94,10 +94,11 @@ def double_centred(values: np.ndarray) -> np.ndarray:
 
 
 def diagonal_p(values: np.ndarray, first: int = 6) -> float:
-  """Does a network do best on images that its own symmetry transformed?
+  """Tests if networks do best on images transformed by their own symmetry.
 
-  An exact permutation test: the share of permutations of the columns from
-  `first` on whose diagonal, after double centring, has as large a sum. [13, 13]
+  Returns the p-value of an exact permutation test on `values` [13, 13]: the
+  share of permutations of the columns from `first` on whose diagonal, after
+  double centring, has at least as large a sum.
   """
   square = double_centred(values)[first:, first:]
   rows = np.arange(len(square))

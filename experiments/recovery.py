@@ -1,26 +1,26 @@
 r"""Does `discover` find a planted symmetry on any kind of data?
 
-Five kinds of data, 400 examples each, with one symmetry planted by construction
-and so much noise that it matters; an answer is right if the chosen network
-respects it.
+Five kinds of data, 400 examples each, have one planted symmetry and enough
+noise to make it matter. An answer is right if the chosen network respects the
+planted symmetry.
 
 sequence: DNA, one-hot [N, 12, 4], with one of two promoter motifs (TATA box or
   CAAT box) near the middle, on either strand; the reverse complement is among
   four candidates.
-volume: noisy patterns [N, 4, 4, 4], each transformed by a random power of one
-  of the default symmetries of volumes, which takes turns.
+volume: noisy patterns [N, 4, 4, 4], each transformed by a random power of a
+  randomly chosen default symmetry of volumes.
 table: rows of 24 columns, the measurements of two exchangeable subjects; the
   exchange is among four permutations of columns.
-regression: sequences [N, 12] and a number that is a quadratic function of them,
-  invariant under one of the default symmetries of sequences, in turns.
+regression: sequences [N, 12] and a quadratic function of them that is invariant
+  under a randomly chosen default symmetry of sequences.
 permutation: noisy patterns on 24 points, each transformed by a random power of
-  one of three random permutations, which are given as arrays.
+  one of three random permutations, which are passed as arrays.
 
   python -m experiments.recovery
 
-Prints how many answers are right, and writes recovery.csv, one line per search
-with its CPU seconds; searches in it are not repeated, so the same command
-resumes an interrupted run. A quarter of an hour on one core.
+Prints how many answers are right, and writes recovery.csv, one row per search
+with its CPU seconds. Searches in the file are not run again, so the same
+command resumes an interrupted run. Takes a quarter of an hour on one core.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -38,14 +38,14 @@ from experiments import launch
 from experiments import rows as rows_lib
 
 _NUM_EXAMPLES = 400
-_FIRST_SEED = 300  # those below served to choose sizes, noise and defaults
+_FIRST_SEED = 300  # sizes, noise and defaults were chosen on those below
 
 # inputs, targets, the planted symmetry's name, further arguments of `discover`
 Problem = tuple[np.ndarray, np.ndarray, str, dict[str, Any]]
 
 
 def sequence(rng: np.random.Generator) -> Problem:
-  """Motifs on either strand of DNA; A, C, G, T are 0, 1, 2, 3."""
+  """DNA with a motif on either strand; A, C, G, T are 0, 1, 2, 3."""
   motifs = ['TATAAA', 'CCAATC']
   codes = np.array([['ACGT'.index(base) for base in m] for m in motifs])
   labels = rng.integers(2, size=_NUM_EXAMPLES)
@@ -69,7 +69,7 @@ def sequence(rng: np.random.Generator) -> Problem:
 
 
 def volume(rng: np.random.Generator) -> Problem:
-  """Patterns under random powers of a default symmetry of volumes."""
+  """Patterns transformed by random powers of a default symmetry."""
   candidates = symmetries_lib.CANDIDATES[3]
   planted = candidates[rng.integers(len(candidates))]
   points = aen.permutation(planted, (4, 4, 4))
@@ -79,7 +79,7 @@ def volume(rng: np.random.Generator) -> Problem:
 
 
 def table(rng: np.random.Generator) -> Problem:
-  """Two subjects, twelve measurements each; which comes first is arbitrary."""
+  """Twelve measurements of each of two subjects, in random order."""
   labels = rng.integers(2, size=_NUM_EXAMPLES)
   first, second = rng.normal(size=(2, _NUM_EXAMPLES, 12))
   profile = 0.5 * rng.normal(size=(2, 12))
@@ -100,7 +100,7 @@ def table(rng: np.random.Generator) -> Problem:
 
 
 def regression(rng: np.random.Generator) -> Problem:
-  """A quadratic function that a symmetry of sequences leaves invariant."""
+  """A quadratic function that is invariant under a symmetry of sequences."""
   candidates = symmetries_lib.CANDIDATES[1]
   planted = candidates[rng.integers(len(candidates))]
   cycles = aen.orbits([aen.permutation(planted, (12,))], 12)
@@ -112,7 +112,7 @@ def regression(rng: np.random.Generator) -> Problem:
 
 
 def permutation(rng: np.random.Generator) -> Problem:
-  """Patterns under random powers of one of three random permutations."""
+  """Patterns transformed by random powers of one of three permutations."""
   candidates = {}
   for name, length in (('pairs', 2), ('triples', 3), ('fours', 4)):
     cycles = rng.permutation(24).reshape(-1, length)
@@ -127,7 +127,7 @@ def permutation(rng: np.random.Generator) -> Problem:
 def transformed_patterns(
   rng: np.random.Generator, points: np.ndarray, noise: float
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns noisy copies of three patterns under powers of a permutation."""
+  """Returns noisy patterns transformed by random powers, and their labels."""
   labels = rng.integers(3, size=_NUM_EXAMPLES)
   patterns = rng.normal(size=(3, points.size))[labels]
   powers = paper.elements([points], points.size)
@@ -163,7 +163,7 @@ def ask(kind: str, seed: int) -> dict[str, object]:
 
 
 def summary(rows: Iterable[Mapping[str, object]]) -> str:
-  """Counts right answers by kind."""
+  """Returns how many answers of each kind are right."""
   found = rows_lib.by(('kind',), rows)
   lines = []
   for kind in (kind for kind in KINDS if (kind,) in found):
@@ -174,7 +174,7 @@ def summary(rows: Iterable[Mapping[str, object]]) -> str:
 
 
 def main(_: list[str]) -> None:
-  """Asks everything that has not been answered yet."""
+  """Runs every search that has no row yet."""
   config = {'experiment': 'recovery', 'examples': _NUM_EXAMPLES}
   path = io_lib.open_run(_FLAGS.out, config) / 'recovery.csv'
   questions = (

@@ -1,24 +1,27 @@
 r"""Reproduces the paper's MLP results, in one command.
 
-In turn: the tables of networks with at most one symmetry, on images transformed
-by one ('single') and by several ('multiple'), beside the paper's ('tables');
-every network of the twelve data sets Aug0 to Aug5 of both bases ('landscapes');
-the paper's search on each ('searches'); the networks that it found, the best of
-all, and those that the data were made with, trained at the paper's size
-('networks'); those that it found by other recipes, up to ours ('recipes'); the
-first one with as many weights as the baseline, with an invariant head, and on
-images transformed by exact symmetries ('lessons'); and judged by either half of
-the test images ('halves').
+Runs these stages in turn:
+
+tables: networks with at most one symmetry, on images transformed by one
+  ('single') and by several ('multiple'), compared with the paper's.
+landscapes: every network on the twelve data sets Aug0 to Aug5 of both bases.
+searches: the paper's search on each landscape.
+networks: the networks that it found, the best of all, and those with the
+  symmetries that the data were made with, trained at the paper's size.
+recipes: the networks that it found, trained by other recipes, up to ours.
+lessons: the first network found with as many weights as the baseline, with an
+  invariant head, and on images transformed by exact symmetries.
+halves: the first network found, evaluated on each half of the test images.
 
   python -m experiments.reproduce --raw_dir=path/to/files
 
-Writes CSV files, landscapes and traces to --results; from scratch two hours on
-two cores. The same command resumes an interrupted run, also on another machine,
-because everything in --results counts as known. `python -m
+Writes CSV files, landscapes and traces to --results; takes two hours from
+scratch on two cores. The same command resumes an interrupted run, also on
+another machine, because everything in --results counts as known. `python -m
 experiments.results_page` then writes the pages. To check reproducibility, this
-retrains three known children, half a minute, and exits with 1 if any differs:
+retrains three known children in half a minute, and exits with 1 if any differs:
   python -m experiments.reproduce --raw_dir=path/to/files --verify=3
-The tables alone by another recipe, which are written to --run_dir:
+To train only the tables, by another recipe, and write them to --run_dir:
   python -m experiments.reproduce --raw_dir=path/to/files --stage=tables \
     --table=multiple --base=g_mnist --initializer=fan_in --fresh_order
 """
@@ -83,28 +86,29 @@ _RECIPE = flags.recipe(**vars(published_mlp.RECIPE))
 _PLACES = flags.places()
 _AGENT: dict[str, Any] = {}  # the paper's
 _SEARCH_RECIPE = aen.Recipe(epochs=4, criterion='accuracy')
+_space = functools.cache(mlp_space.mlp_space)  # by default with a dense head
 BASELINE = published_mlp.BASELINE
-KEY = ('role', 'dataset', 'seed')  # what tells rows apart
+KEY = ('role', 'dataset', 'seed')  # identifies a row
 
 
 class Task(NamedTuple):
   """Networks to train on a data set.
 
-  With `half`, the paper protocol looks at that one of `published_mlp.HALVES`
-  instead of at the paper's 1000 images.
+  With `half`, the paper protocol uses that half of the test images, in the
+  order of `published_mlp.HALVES`, instead of the paper's 1000 images.
   """
 
   dataset: str  # such as 'g_mnist/aug5'
-  networks: Mapping[str, Sequence[str]]  # the symmetries of each, by its role
+  networks: Mapping[str, Sequence[str]]  # their symmetries, by role
   seeds: Sequence[int] | None = None  # None for --num_seeds of them
   recipe: recipe_lib.Recipe | None = None  # None for the published one
-  change: str = ''  # what differs from the paper, for the role of each row
+  change: str = ''  # what differs from the paper; appended to the roles
   half: int | None = None
   options: Mapping[str, Any] = {}  # of `mlp_space.mlp_space`
 
 
 def main(_: list[str]) -> None:
-  """Runs what has not been run, stage by stage."""
+  """Runs what is not known yet, stage by stage."""
   run_dir = io_lib.open_run(_FLAGS.run_dir, {'experiment': 'reproduce'})
   recipe, results = _RECIPE(10000), pathlib.Path(_FLAGS.results)
   if recipe != published_mlp.RECIPE:  # that of the known results
@@ -132,7 +136,7 @@ def main(_: list[str]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Reproduction:
-  """What all stages share, and the stages: what to train on a data set."""
+  """The stages, methods that return what to train on a data set."""
 
   store: store_lib.Results
   run_dir: pathlib.Path
@@ -140,7 +144,7 @@ class Reproduction:
   recipe: recipe_lib.Recipe  # of the tables
 
   def run(self, stage: str) -> None:
-    """Runs a stage; after each data set, writes what is known."""
+    """Runs a stage; writes its rows after each data set."""
     tables = _FLAGS.table if stage == 'tables' else ['multiple']
     configs = [c for kind in tables for c in published_mlp.TABLES[kind]]
     rows: list[rows_lib.Row] = []
@@ -152,14 +156,14 @@ class Reproduction:
         self.store.export_csv(self.results / 'children.csv.gz')
 
   def tables(self, name: str) -> list[Task]:
-    """The paper's tables; several seeds of those that searches compete with."""
+    """The paper's tables; --num_seeds seeds where searches are compared."""
     single = name.split('/')[1] in published_mlp.TABLES['single']
     seeds = range(_FLAGS.single_seeds) if single else None
     networks = {' '.join(n) or BASELINE: n for n in published_mlp.NETWORKS}
     return [Task(name, networks, seeds, self.recipe)]
 
   def landscapes(self, name: str) -> list[Task]:
-    """Every network; trained here, because no row is written."""
+    """Trains every network; its results are a landscape, not rows."""
     path = self.results / 'landscapes.npz'
     found = landscape_lib.load_all(path) if path.exists() else {}
     seeds = range(_FLAGS.num_seeds)
@@ -167,13 +171,13 @@ class Reproduction:
       if not np.array_equal(landscape.seeds, seeds):
         raise ValueError(
           f'{path} has landscapes of {len(landscape.seeds)} seeds, --num_seeds'
-          f' asks for {_FLAGS.num_seeds}; choose other --results'
+          f' asks for {_FLAGS.num_seeds}; choose another --results'
         )
     if name not in found:
       data = load_for_search(name)
       found[name] = landscape_lib.train_landscape(
         data,
-        mlp_space.mlp_space(data.image_shape, data.num_classes, head='dense'),
+        _space(data.image_shape, data.num_classes),
         _SEARCH_RECIPE,
         seeds,
         self.run_dir / 'landscapes',
@@ -183,14 +187,14 @@ class Reproduction:
     return []
 
   def searches(self, name: str) -> list[Task]:
-    """The paper's search on the landscape, which trains nothing."""
+    """Runs the paper's search on the landscape, which trains nothing."""
     self.chosen(name)
     return []
 
   def chosen(self, name: str) -> dict[str, Sequence[str]]:
-    """Returns the networks of a data set to look at closer, by role.
+    """Returns the networks of a data set to retrain, by role.
 
-    Searches its landscape, unless that is known.
+    Searches its landscape, unless the search is known.
     """
     path = self.results / 'landscapes.npz'
     known = landscape_lib.load_all(path) if path.exists() else {}
@@ -222,11 +226,11 @@ class Reproduction:
     }
 
   def networks(self, name: str) -> list[Task]:
-    """What was found, what is best, and what the data were made with."""
+    """The networks found, the best one, and the one the data were made with."""
     return [Task(name, self.chosen(name))]
 
   def recipes(self, name: str) -> list[Task]:
-    """What was found, trained by other recipes."""
+    """The networks found, trained by other recipes."""
     roles = self.chosen(name)
     first = {'search 1': roles['search 1']}
     every = {r: n for r, n in roles.items() if r.startswith('search ')}
@@ -252,7 +256,7 @@ class Reproduction:
     ]
 
   def halves(self, name: str) -> list[Task]:
-    """Does it matter which of the test images are looked at?"""
+    """Does it matter which test images are used?"""
     return [
       Task(name, self.pair(name), change=title, half=half)
       for half, title in enumerate(published_mlp.HALVES)
@@ -265,7 +269,7 @@ class Reproduction:
 
 
 def train(task: Task, store: store_lib.Results) -> list[rows_lib.Row]:
-  """Trains what the store does not know; returns a row for every child."""
+  """Trains children that are not in the store; returns a row for each."""
   data, few = load(task.dataset)
   if task.half is not None:
     halves = len(published_mlp.HALVES) * np.arange(len(few)) // len(few)
@@ -300,7 +304,7 @@ def row(
   symmetries: Sequence[str],
   criterion: str,
 ) -> rows_lib.Row:
-  """Returns a child's line of a results file."""
+  """Returns a child's row of a results file."""
   best = recipe_lib.best_epoch(record, criterion)
   values = {
     'role': role,
@@ -319,7 +323,7 @@ def row(
 def load(name: str) -> tuple[dataset_lib.Dataset, np.ndarray]:
   """Loads 10 000 training, 1000 validation and all N test images.
 
-  Also returns which of the test images the paper looks at. bool [N].
+  Also returns which of the test images the paper uses. bool [N].
   """
   sizes = {'num_train': 10000, 'num_validation': 1000}
   data = aen.load_dataset(name, **sizes, **_PLACES())
@@ -337,22 +341,14 @@ def few_of(data: dataset_lib.Dataset, part: dataset_lib.Dataset) -> np.ndarray:
   return few
 
 
-@functools.cache
-def _space(
-  image_shape: tuple[int, ...], num_classes: int, **options: Any
-) -> mlp_space.MLPSpace:
-  options = {'head': 'dense', **options}
-  return mlp_space.mlp_space(image_shape, num_classes, **options)
-
-
 def load_for_search(name: str) -> dataset_lib.Dataset:
-  """Loads the paper's sizes, with enough test images to judge by."""
+  """Loads the paper's sizes for a search, but 2000 test images."""
   return aen.load_dataset(name, size='search', num_test=2000, **_PLACES())
 
 
 @contextlib.contextmanager
 def timed(path: pathlib.Path, stage: str) -> Iterator[None]:
-  """Appends to a file how long a stage ran until it finished or was stopped."""
+  """Appends to a file how long a stage ran until it ended."""
   started = datetime.datetime.now(datetime.UTC)
   state = 'stopped'
   try:
@@ -375,7 +371,7 @@ def timed(path: pathlib.Path, stage: str) -> Iterator[None]:
 
 
 def compare_tables(path: pathlib.Path, folder: pathlib.Path) -> None:
-  """Says how near to the paper the tables of a file are, and draws them."""
+  """Prints how far the tables of a file are from the paper's; draws them."""
   rows = rows_lib.read(path)
   for base, kind in itertools.product(_FLAGS.base, _FLAGS.table):
     configs = published_mlp.TABLES[kind]
@@ -393,7 +389,7 @@ def verify(path: pathlib.Path, recipe: recipe_lib.Recipe) -> int:
   rows = rows_lib.read(path)
   if not rows:
     raise FileNotFoundError(
-      f'{path} is not there, so there is nothing to retrain; run'
+      f'{path} does not exist, so there is nothing to retrain; run'
       ' --stage=tables first'
     )
   rng = np.random.default_rng(0)

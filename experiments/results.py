@@ -1,7 +1,7 @@
-"""Statistics of the results, beside the paper's numbers.
+"""Statistics of the results, and comparisons with the paper's numbers.
 
-Accuracies are in percent. Legend: 13 networks (none, and each of the twelve
-symmetries), S seeds.
+Accuracies are in percent. Legend: 13 networks, without symmetry and with each
+of the twelve symmetries.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from experiments.rows import Row
 
 
 class Estimate(NamedTuple):
-  """A mean over seeds, and how much they differ."""
+  """A mean over seeds, and its uncertainty."""
 
   mean: float
   standard_error: float
@@ -29,14 +29,14 @@ class Estimate(NamedTuple):
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-  """Returns the mean of shares, in percent."""
+  """Returns the estimate, in percent, from accuracies between 0 and 1."""
   values = 100 * np.asarray(values, float)
   spread = values.std(ddof=1) if values.size > 1 else np.nan
   return Estimate(values.mean(), spread / np.sqrt(values.size), spread)
 
 
 class Network(NamedTuple):
-  """A network on a data set: all its seeds."""
+  """A network on a data set, with statistics over its seeds."""
 
   role: str
   dataset: str
@@ -49,17 +49,17 @@ class Network(NamedTuple):
 
   @property
   def words(self) -> str:
-    """Its symmetries as one phrase."""
+    """Its symmetries, joined by plus signs."""
     return rows_lib.words(self.symmetries)
 
   @property
   def place(self) -> str:
-    """Its place in the search that found it."""
+    """Its rank in the search that found it."""
     return self.role.removeprefix('search ')
 
 
 def networks(rows: Iterable[Row]) -> list[Network]:
-  """Gathers the seeds of every role on every data set, in order."""
+  """Groups rows by data set and role, in order of first occurrence."""
   gathered = rows_lib.by(('dataset', 'role'), rows)
   return [
     Network(
@@ -80,7 +80,7 @@ def networks(rows: Iterable[Row]) -> list[Network]:
 def cells(
   rows: Sequence[Row], base: str, configs: Sequence[str]
 ) -> list[list[Network]]:
-  """Returns our networks of a table; none if a data set is missing."""
+  """Returns our networks of a table; nothing if a data set is missing."""
   known = {(n.dataset, n.symmetries): n for n in networks(rows)}
   names = [' '.join(symmetries) for symmetries in published_mlp.NETWORKS]
   datasets = [f'{base}/{config}' for config in configs]
@@ -96,7 +96,7 @@ def grid(rows: Sequence[Row], base: str, configs: Sequence[str]) -> np.ndarray:
 
 
 def compare(ours: np.ndarray, paper: np.ndarray) -> str:
-  """Says how near to the paper we are."""
+  """Describes how far our accuracies are from the paper's."""
   return (
     f'{ours.size} cells, mean absolute difference from the paper'
     f' {np.abs(ours - paper).mean():.2f} points, mean difference'
@@ -105,7 +105,7 @@ def compare(ours: np.ndarray, paper: np.ndarray) -> str:
 
 
 def diagonals(ours: np.ndarray, paper: np.ndarray) -> str:
-  """Says whether networks suit images that their own symmetry transformed."""
+  """Describes if networks suit images transformed by their own symmetry."""
   found = {
     'ours': ours,
     "the paper's": paper,
@@ -118,38 +118,41 @@ def diagonals(ours: np.ndarray, paper: np.ndarray) -> str:
 
 
 class Found(NamedTuple):
-  """What the search found on a data set, beside its rivals."""
+  """The networks found on a data set, and those to compare them with."""
 
   dataset: str
   printed: float  # the paper's accuracy
-  paper: Network  # the best of the search's networks by the paper protocol
-  validation: Network  # the best in validation
-  single: Network  # likewise, of the networks with at most one symmetry
+  paper: Network  # the best that the search found, by the paper protocol
+  validation: Network  # the best that the search found, in validation
+  single: Network  # the best with at most one symmetry, in validation
   ours: Network | None  # like `paper`, trained by our recipe
   theirs: Network | None  # the network that the paper's search found
 
   @property
   def by_our_recipe(self) -> str:
-    """What to print of `ours`."""
+    """The accuracy of `ours`, if there is one."""
     return str(self.ours.paper) if self.ours else ''
 
   @property
   def trained(self) -> str:
-    """What to print of `theirs`."""
+    """The accuracy of `theirs`, if there is one."""
     return str(self.theirs.paper) if self.theirs else ''
 
 
 def found(
   tables: Sequence[Row], retrained: Sequence[Row], others: Sequence[Row] = ()
 ) -> list[Found]:
-  """Returns the AEN column, by both protocols.
+  """Returns our version of the paper's AEN column, by both protocols.
 
-  Rows are of networks with at most one symmetry, of those that the search found
-  by the published recipe, and of the latter by other recipes.
+  Args:
+    tables: Rows of networks with at most one symmetry.
+    retrained: Rows of the networks that the search found, trained by the
+      published recipe.
+    others: Rows of the same networks, trained by other recipes.
   """
   printed, any_search = published_mlp.found(), r'search \d+'
   singles, searched, again = map(networks, (tables, retrained, others))
-  # Candidates, their roles, and what the best of them is best by.
+  # Candidates, a pattern of their roles, and the criterion for the best.
   kinds = {
     'paper': (searched, any_search, 'paper.mean'),
     'validation': (searched, any_search, 'validation.mean'),
@@ -169,9 +172,9 @@ def found(
 
 
 def shortfalls(column: Iterable[tuple[Found, Network]]) -> str:
-  """Names the rows that fall short of the paper's by more than chance.
+  """Names the rows below the paper's by more than two standard errors.
 
-  Ours vary with the seeds, and both with the drawing of 1000 test images.
+  Ours vary with the seeds, and both with the sample of 1000 test images.
   """
   lacking = []
   for row, network in column:
@@ -185,7 +188,7 @@ def shortfalls(column: Iterable[tuple[Found, Network]]) -> str:
 
 
 def paired(differences: Sequence[float] | np.ndarray) -> tuple[float, float]:
-  """Returns the mean and half its 95 % interval, by Student's t."""
+  """Returns the mean and half of its 95 % interval by Student's t."""
   values = np.asarray(differences, float)
   margin = stats.t.ppf(0.975, values.size - 1) * stats.sem(values)
   return float(values.mean()), float(margin)
@@ -194,7 +197,7 @@ def paired(differences: Sequence[float] | np.ndarray) -> tuple[float, float]:
 def with_interval(
   values: Sequence[float] | np.ndarray, spec: str = '+.2f'
 ) -> str:
-  """Says what `paired` returns; of one value, that value."""
+  """Formats the mean and its 95 % interval; a single value has none."""
   if len(values) == 1:
     return format(values[0], spec)
   mean, margin = paired(values)
@@ -216,7 +219,7 @@ def regret_table(rows: Iterable[Mapping[str, Any]], landscape: str) -> str:
   return rows_lib.markdown([*lines.values()])
 
 
-# Large group CNNs at equal start: symmetries, augmentations, size.
+# Large group CNNs to compare: symmetries, augmentations, size.
 GCNN_CONTROLS = {
   'baseline': ('', '', 'large'),
   'D4': ('rotation horizontal_flip', '', 'large'),
@@ -234,7 +237,7 @@ class Accuracies(NamedTuple):
 
 
 def gcnn_accuracies(rows: Iterable[Row]) -> Accuracies:
-  """Returns the test accuracies of rows, by three ways to choose the epoch."""
+  """Returns test accuracies for three ways of choosing the epoch."""
   found = Accuracies([], [], [])
   for row in rows:
     test = np.array(row['test_accuracy'].split(), float)
@@ -272,15 +275,15 @@ def gcnn_table(rows: Iterable[Row]) -> str:
 
 
 def is_stuck(row: Row) -> bool:
-  """Whether a child never left its start: all epochs have one accuracy."""
+  """Whether a child learned nothing: all epochs have the same accuracy."""
   test = np.array(row['test_accuracy'].split(), float)
   return test.size > 1 and bool(np.ptp(test) < 0.05)
 
 
 def gcnn_shortfall(rows: Iterable[Row]) -> str:
-  """Returns how far we are below and above the paper, in a few sentences.
+  """Describes how far we are below and above the paper.
 
-  At the best test epoch, over the paper's rows on data sets that are complete.
+  At the best test epoch, over the paper's rows on complete data sets.
   """
   gaps: dict[str, list[float]] = {}
   stuck = 0
@@ -311,7 +314,7 @@ def gcnn_shortfall(rows: Iterable[Row]) -> str:
 
 
 def gcnn_negative(rows: Sequence[Row]) -> str:
-  """Says what the published conversion of ASL's pixels does, if it is known."""
+  """Describes the effect of the published conversion of ASL's pixels."""
   names = ('sign_language_mnist/negative', 'sign_language_mnist')
   negative, positive = (
     [row for row in rows if row['dataset'] == name and not row['recipe']]
@@ -331,9 +334,9 @@ def gcnn_negative(rows: Sequence[Row]) -> str:
 
 
 def gcnn_gains(rows: Iterable[Row]) -> str:
-  """Returns the gain of D4 over the baseline at equal start, in Markdown.
+  """Returns a table of the gain of D4 over the baseline, in Markdown.
 
-  The interval is Welch's, with a confidence of 95 %, over the seeds.
+  With Welch's 95 % intervals over the seeds.
   """
   lines = []
   for (dataset, recipe, *_), children in rows_lib.by(_GCNN_TASK, rows).items():

@@ -1,11 +1,11 @@
-r"""Writes RESULTS.md from the files in results/: no number on it is typed in.
+r"""Writes RESULTS.md, with all its numbers computed from the files in results/.
 
   python -m experiments.results_page
 
-Each section says which command made its files. Also writes, if their files are
-there, docs/lessons.md (what the reproduction teaches), results/mlp/README.md
-(the data card of the landscapes), and the pictures of these pages. Prose and
-tables are in experiments/pages; here are the numbers. Ten seconds.
+Each section names the command that made its files. Where their files exist,
+also writes docs/lessons.md (what the reproduction teaches),
+results/mlp/README.md (the data card of the landscapes), and the pictures of
+these pages. The text is in experiments/pages. Takes ten seconds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,11 +52,12 @@ _COMPARISONS = tomllib.loads(
   (_TEMPLATES / 'comparisons.toml').read_text('utf-8')
 )
 _AT_EQUAL_SIZE = 'chosen with as many weights as the baseline, less baseline'
-# Roles in files: what the search chose, as it is and widened; the baseline.
+# Roles in files: the network that the search chose, the same widened, and the
+# baseline.
 _FIRST, _WIDE = 'search 1', 'search 1, as many weights'
 _BASELINE = published_mlp.BASELINE
 
-Values = Mapping[str, Any]  # what a section's placeholders stand for
+Values = Mapping[str, Any]  # of the placeholders of a section
 
 
 def main(_: list[str]) -> None:
@@ -73,18 +74,19 @@ def main(_: list[str]) -> None:
 
 
 def pages(root: pathlib.Path) -> dict[str, str]:
-  """Returns the text of every page whose files are there, by its path."""
+  """Returns the text of every page whose files exist, by path."""
   files = Files(root / 'results')
   found = {path: fill(name, files) for path, name in _PAGES.items()}
   return {path: text for path, text in found.items() if text}
 
 
 def fill(template: str, files: 'Files') -> str:
-  """Fills in the sections of a template whose files are there.
+  """Fills in the sections of a template whose files exist.
 
-  A section is repeated for all values that the method of its name yields:
-  `$name` becomes a value, a line after `<!-- each: name -->` is repeated for
-  every `row` of a value. A section without a method is prose.
+  The method of `files` with a section's name yields values; the section is
+  repeated for each of them. `$name` becomes the value of that name; a line
+  after `<!-- each: name -->` is repeated for every `row` in that value. A
+  section without a method stays as it is.
   """
   text = (_TEMPLATES / template).read_text('utf-8')
   head = r'^<!-- section: (\w+)(?:, needs: (.*))? -->\n'
@@ -114,30 +116,30 @@ MARKS = ('baseline', GENERATING, BEST, SEARCHED)
 
 @dataclasses.dataclass(frozen=True)
 class Files:
-  """The folder of results, and what the sections of the pages say of it."""
+  """The folder of results, and the values of the pages' sections."""
 
   folder: pathlib.Path
 
   def mlp(self, *names: str) -> list[rows_lib.Row]:
-    """Returns the rows of the reproduction's files."""
+    """Returns the rows of some of the reproduction's files."""
     paths = [self.folder / f'mlp/{name}.csv' for name in names]
     return [row for path in paths for row in rows_lib.read(path)]
 
   @functools.cached_property
   def networks(self) -> dict[tuple[str, str], results.Network]:
-    """All networks but those of the tables, by data set and role."""
+    """All networks except those of the tables, by data set and role."""
     found = self.mlp('networks', 'recipes', 'lessons', 'halves')
     return {(n.dataset, n.role): n for n in results.networks(found)}
 
   @functools.cached_property
   def landscapes(self) -> dict[str, landscape_lib.Landscape]:
-    """All landscapes, by data set; none if they are not there."""
+    """All landscapes in the folder, by data set."""
     path = self.folder / 'mlp/landscapes.npz'
     return landscape_lib.load_all(path) if path.exists() else {}
 
   @functools.cached_property
   def searches(self) -> dict[str, tuple[Any, landscape_lib.Landscape]]:
-    """The searches that are there, each with its landscape, by data set."""
+    """All searches in the folder, with their landscapes, by data set."""
     found = {
       name: (traces.load_one(self.folder / 'mlp', landscape), landscape)
       for name, landscape in self.landscapes.items()
@@ -146,7 +148,7 @@ class Files:
 
   @functools.cached_property
   def marks(self) -> dict[str, dict[str, int]]:
-    """The networks to point out, by data set and by what they are."""
+    """The networks to mark, by data set and by a key of `MARKS`."""
     marked = {}
     for name, landscape in self.landscapes.items():
       config = transform.CONFIGS[name.split('/')[1]]
@@ -163,7 +165,7 @@ class Files:
   def gains(
     self, better: str, worse: str, by: str = 'test'
   ) -> dict[str, float]:
-    """Returns the points of a role over another, by data set and a protocol."""
+    """Returns the points that a role gains over another, by data set."""
     return {
       dataset.removesuffix('_group'): getattr(network, by).mean
       - getattr(self.networks[dataset, worse], by).mean
@@ -173,10 +175,10 @@ class Files:
 
   @functools.cached_property
   def differences(self) -> dict[str, dict[str, float]]:
-    """Points gained, by what is compared and by data set.
+    """Points gained, by comparison and data set.
 
-    Data sets that a comparison lacks, such as before a stage is finished, are
-    left out of all.
+    Only of the data sets that all comparisons have; an unfinished stage lacks
+    some.
     """
     compared = _COMPARISONS['contrasts'].items()
     gains = {title: self.gains(*roles) for title, roles in compared}
@@ -188,7 +190,7 @@ class Files:
     return {title: {n: each[n] for n in names} for title, each in gains.items()}
 
   def mlp_times(self) -> Iterator[Values]:
-    """How long at least one stage of the reproduction ran, and where."""
+    """How long the reproduction took, overlaps counted once, and where."""
     rows = sorted(self.mlp('times'), key=lambda row: row['started'])
     seconds = until = 0.0
     for row in rows:
@@ -233,13 +235,13 @@ class Files:
   )
 
   def mlp_protocols(self) -> Iterator[Values]:
-    """How much better the paper protocol makes networks look."""
+    """How much higher accuracies are by the paper protocol."""
     found = results.networks(self.mlp('tables'))
     gap = np.mean([n.paper.mean - n.test.mean for n in found])
     yield {'count': len(found), 'gap': f'{gap:.2f}'}
 
   def mlp_searches(self) -> Iterator[Values]:
-    """What the searches found, beside the paper's AEN column."""
+    """The networks that the searches found, and the paper's AEN column."""
     retrained = self.mlp('networks')
     found = results.found(self.mlp('tables'), retrained, self.mlp('recipes'))
     columns = {'the published recipe': [(row, row.paper) for row in found]}
@@ -268,7 +270,7 @@ class Files:
     }
 
   def mlp_causes(self) -> Iterator[Values]:
-    """What becomes of the search's first network if one thing differs."""
+    """The effect of single changes on the search's first network."""
     rows = []
     for title, roles in _COMPARISONS['causes'].items():
       both = [[*self.gains(*roles, by).values()] for by in ('paper', 'test')]
@@ -277,7 +279,7 @@ class Files:
     yield {'causes': rows}
 
   def mlp_halves(self) -> Iterator[Values]:
-    """How much easier one half of the test images is."""
+    """How much easier the last half of the test images is."""
     first, last = published_mlp.HALVES
     rows = []
     for base, title in published_mlp.BASES.items():
@@ -369,7 +371,7 @@ class Files:
     }
 
   def contrasts(self) -> Iterator[Values]:
-    """What becomes of a gain when one thing is changed."""
+    """The gain of the chosen network, with single changes."""
     found, gains = self.networks, self.differences
     names, details = [*gains[_AT_EQUAL_SIZE]], _COMPARISONS['details']
     rows = [
@@ -392,7 +394,7 @@ class Files:
     }
 
   def card(self) -> Iterator[Values]:
-    """What is in the file of landscapes."""
+    """The contents of the file of landscapes."""
     path, found = self.folder / 'mlp/landscapes.npz', self.landscapes.values()
     networks, seeds, epochs = next(iter(found)).validation.shape
     hours = sum(landscape.seconds.sum() for landscape in found) / 3600
@@ -420,7 +422,7 @@ class Files:
 
 
 def verdict(gains: Sequence[float]) -> str:
-  """Says whether symmetry helps at equal numbers of weights."""
+  """Returns whether symmetry helps at equal numbers of weights, in words."""
   mean, margin = results.paired(gains)
   return _COMPARISONS['verdict']['better' if mean > margin else 'unclear']
 
@@ -428,7 +430,7 @@ def verdict(gains: Sequence[float]) -> str:
 def pictures(
   folder: pathlib.Path,
 ) -> Iterator[tuple[pathlib.Path, figure.Figure]]:
-  """Yields the pictures of results whose files are there."""
+  """Yields the pictures of all results whose files exist."""
   files, mlp = Files(folder), folder / 'mlp'
   for values in files.mlp_single():
     base, ours = values['base'], values['ours']

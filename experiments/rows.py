@@ -1,8 +1,7 @@
-"""Rows of all result files: CSV on disk, Markdown on pages.
+"""Rows of result files: CSV on disk, Markdown on pages.
 
-A row is text by column, as in the file, so that a file that is read and written
-again keeps its bytes. The column `published` is the accuracy by the paper
-protocol.
+A row maps columns to text, so that reading and writing a file preserves its
+bytes. The column `published` is the accuracy by the paper protocol.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +16,7 @@ Answer = Mapping[str, object]  # a row before it is written
 
 
 def read(path: pathlib.Path, columns: Iterable[str] = ()) -> list[Row]:
-  """Returns a file's rows, none if there is no file; it must have `columns`."""
+  """Returns the rows of a file with `columns`; none if there is no file."""
   if not path.exists():
     return []
   with open(path, newline='', encoding='utf-8') as file:
@@ -25,13 +24,13 @@ def read(path: pathlib.Path, columns: Iterable[str] = ()) -> list[Row]:
     if missing := set(columns) - set(stored.fieldnames or ()):
       raise ValueError(
         f'{path} lacks the column {min(missing)!r}: another version wrote it;'
-        ' delete it, the store beside it knows all that was trained'
+        ' delete it, the store beside it has everything that was trained'
       )
     return list(stored)
 
 
 def write(path: pathlib.Path, rows: Sequence[Mapping[str, object]]) -> None:
-  """Writes rows, all of them or nothing; the first one names the columns."""
+  """Writes a file atomically; the first row determines the columns."""
   with io_lib.written_text(path) as file:
     writer = csv.DictWriter(file, rows[0], restval='', lineterminator='\n')
     writer.writeheader()
@@ -39,7 +38,7 @@ def write(path: pathlib.Path, rows: Sequence[Mapping[str, object]]) -> None:
 
 
 def add(path: pathlib.Path, rows: Iterable[Row], key: Sequence[str]) -> None:
-  """Writes rows beside those in the file, in place of those with their key."""
+  """Adds rows to a file; replaces those with the same key."""
   known = {tuple(r[k] for k in key): r for r in [*read(path), *rows]}
   write(path, list(known.values()))
 
@@ -55,31 +54,31 @@ def by(
 
 
 def markdown(rows: Sequence[Row]) -> str:
-  """Returns a table in Markdown; the first row names the columns."""
+  """Returns a table in Markdown; the first row determines the columns."""
   cells = [rows[0], *(row.values() for row in rows)]
   head, *lines = ('| ' + ' | '.join(line) + ' |' for line in cells)
   return '\n'.join([head, '|' + '---|' * len(rows[0]), *lines])
 
 
 def words(names: str) -> str:
-  """Returns names that are separated by spaces as one phrase."""
+  """Joins names that are separated by spaces by plus signs."""
   return names.replace(' ', ' + ') or 'none'
 
 
 def ask_all(
   path: pathlib.Path, questions: Iterable[Answer], ask: Callable[..., Answer]
 ) -> list[Answer]:
-  """Asks what a file has no row of; prints and writes each row at once.
+  """Answers the questions that a file has no row for; returns all its rows.
 
-  A question is the columns that tell rows apart; `ask` takes them and returns
-  the other columns. Rows of the file are kept, so the same call resumes a run.
-  Returns all rows.
+  A question is a row's identifying columns; `ask` takes them as arguments and
+  returns the other columns. Each new row is printed and written at once, so the
+  same call resumes an interrupted run.
   """
-  rows: list[Answer] = [*read(path)]
-  known = {frozenset((k, str(v)) for k, v in row.items()) for row in rows}
+  known = read(path)
+  rows: list[Answer] = [*known]
   for question in questions:
-    columns = {(k, str(v)) for k, v in question.items()}
-    if not any(columns <= row for row in known):
+    columns = {k: str(v) for k, v in question.items()}
+    if not any(columns.items() <= row.items() for row in known):
       rows.append({**question, **ask(**question)})
       write(path, rows)
       print(', '.join(f'{k}: {v}' for k, v in rows[-1].items()))
@@ -87,10 +86,10 @@ def ask_all(
 
 
 def of_search(best: Any, right: bool, scores: Sequence[str]) -> dict[str, Any]:
-  """Returns the columns of a search: what was chosen, and what it gains.
+  """Returns the columns of a search: the chosen network and its gain.
 
-  `best` is a `SearchResult.best`; `scores` are the columns of its score and of
-  the baseline's.
+  `best` is a `SearchResult.best`; `scores` names the columns of its score and
+  of the baseline's.
   """
   numbers = {
     scores[0]: best.accuracy,
@@ -108,6 +107,6 @@ def of_search(best: Any, right: bool, scores: Sequence[str]) -> dict[str, Any]:
 
 
 def count(rows: Sequence[Answer]) -> str:
-  """Says how many answers are right."""
+  """Returns how many answers are right, in words."""
   right = sum(int(str(row['right'])) for row in rows)
   return f'right in {right} of {len(rows)}'

@@ -1,15 +1,16 @@
-r"""What the screen of symmetries gets right, and what it does for a search.
+r"""Measures how reliable the screen of symmetries is, and if it helps searches.
 
   python -m experiments.screen --raw_dir=path/to/files
 
-Time: a screening of 2000 images, compilation included. Level: how often it
-rejects a symmetry of synthetic data that have all of them. Power: the outcomes
-on G-MNIST and G-Fashion-MNIST against the exact truth, which is known by
-enumerating the products of generators that the images were made with. Planted:
-how often the one symmetry that images were made with is rejected.
-Strategies: the regret of searches on the twelve landscapes, after a screening
-of the data and without one. Writes tables and a figure; ten minutes on two
-cores.
+Time: of a screening of 2000 images, with and without compilation.
+Level: how often it rejects a symmetry of synthetic data that have all of them.
+Power: its outcomes on G-MNIST and G-Fashion-MNIST compared with the exact
+truth, known by enumerating products of the generators of the images.
+Planted: how often it rejects the one symmetry that images were made with.
+Strategies: the regret of searches on the twelve landscapes, with and without a
+screening of the data.
+
+Writes tables and a figure; takes ten minutes on two cores.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,7 +51,7 @@ _AFTER = (10, 20)  # networks
 
 
 def main(_: Sequence[str]) -> None:
-  """Measures, prints and writes tables."""
+  """Runs the parts, and writes their tables."""
   if unknown := sorted(set(_FLAGS.parts) - set(PARTS)):
     raise ValueError(f'--parts are some of {",".join(PARTS)}, got {unknown[0]}')
   for part in _FLAGS.parts:
@@ -59,7 +60,7 @@ def main(_: Sequence[str]) -> None:
 
 
 def _images(name: str, num_draws: int = 1) -> Iterator[Any]:
-  """Yields disjoint draws of images from a data set."""
+  """Yields disjoint samples of the images of a data set."""
   count = _FLAGS.num_images
   images = aen.load_dataset(
     name, num_train=num_draws * count, raw_dir=_FLAGS.raw_dir
@@ -157,9 +158,9 @@ def _power() -> Iterator[dict[str, Any]]:
 
 
 def _planted() -> Iterator[dict[str, Any]]:
-  """Tests the one symmetry that images were made with, on disjoint draws.
+  """Tests only the planted symmetry, on disjoint samples.
 
-  Where all others are rejected, Holm's p-value of the planted one is its own.
+  Holm's p-value equals its own wherever all other symmetries are rejected.
   """
   rejected = []
   for base, k in itertools.product(BASES, range(1, 13)):
@@ -223,7 +224,7 @@ def _strategies() -> Iterator[dict[str, Any]]:
 def contenders(
   found: Any, landscape: landscape_lib.Landscape, name: str
 ) -> dict[str, tuple[str, Mapping[str, Any]]]:
-  """Returns strategies to compare, by label: a name and its options."""
+  """Returns the strategies to compare: names and options, by label."""
   order = tuple(found.order(landscape, landscape.weights))
   accepted = landscape.network(found.accepted)
   have = invariant_sets.true_symmetries(name.split('/')[1])
@@ -242,7 +243,7 @@ def contenders(
 
 
 def _summarise(regrets: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-  """Prints means over data sets, with two kinds of intervals."""
+  """Prints mean regrets, with intervals over searches and over data sets."""
   for label, found in regrets.items():
     points = np.stack(list(found.values()))  # [sets, N, 2]
     mean = points.mean(axis=(0, 1))

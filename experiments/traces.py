@@ -1,4 +1,4 @@
-"""Traces of searches on landscapes: kept in files, and what they found.
+"""Traces of searches on landscapes: their files, and what they found.
 
 Legend: T steps.
 """
@@ -16,13 +16,13 @@ from aen.search import strategies
 
 
 def save(path: pathlib.Path, trace: compare.Trace) -> None:
-  """Writes a trace, all of it or nothing."""
+  """Writes a trace atomically."""
   with io_lib.written_whole(path) as file:
     np.savez_compressed(file, **trace._asdict())
 
 
 def load(path: pathlib.Path) -> compare.Trace | None:
-  """Reads a trace; None if there is none, or if it is damaged."""
+  """Reads a trace; returns None if the file is missing or damaged."""
   try:
     with np.load(path, allow_pickle=False) as stored:
       return compare.Trace(*(stored[name] for name in compare.Trace._fields))
@@ -33,7 +33,7 @@ def load(path: pathlib.Path) -> compare.Trace | None:
 def path_of(
   folder: pathlib.Path, landscape: landscape_lib.Landscape
 ) -> pathlib.Path:
-  """Returns where the reproduction keeps the search of a landscape."""
+  """Returns the path of the reproduction's search of a landscape."""
   name = landscape.name.replace('/', '_')
   return folder / 'searches' / f'{name}-{landscape.fingerprint[:12]}.npz'
 
@@ -41,7 +41,7 @@ def path_of(
 def load_one(
   folder: pathlib.Path, landscape: landscape_lib.Landscape
 ) -> compare.Trace | None:
-  """Returns the reproduction's search of a landscape, [T], if there is one."""
+  """Returns the reproduction's search of a landscape, [T], or None."""
   trace = load(path_of(folder, landscape))
   return trace and compare.Trace(*(field.ravel() for field in trace))
 
@@ -49,7 +49,7 @@ def load_one(
 def make_strategy(
   landscape: landscape_lib.Landscape, name: str, **options: object
 ) -> strategies.Strategy:
-  """Returns a strategy that searches a landscape."""
+  """Makes a strategy for searching a landscape."""
   return strategies.make(
     name,
     len(landscape.symmetries),
@@ -62,7 +62,7 @@ def make_strategy(
 def top_networks(
   trace: compare.Trace, landscape: landscape_lib.Landscape, count: int
 ) -> list[int]:
-  """Returns the networks that a search saw do best, the first of equals."""
+  """Returns the best networks that a search saw, the first of equals first."""
   states, values = np.ravel(trace.states), np.ravel(trace.values)
   order = np.argsort(-values, kind='stable')
   used = order[states[order] != strategies.NO_STATE]
@@ -71,7 +71,7 @@ def top_networks(
 
 
 def epsilons(trace: compare.Trace, config: agent_lib.DQNConfig) -> np.ndarray:
-  """Returns the ε with which each step was made. float32 [T]."""
+  """Returns the ε of each step. float32 [T]."""
   states = np.concatenate([[0], np.asarray(trace.states)])
   new = np.zeros(len(states), bool)
   new[np.unique(states, return_index=True)[1]] = True
@@ -82,7 +82,7 @@ def epsilons(trace: compare.Trace, config: agent_lib.DQNConfig) -> np.ndarray:
 def means(
   trace: compare.Trace, config: agent_lib.DQNConfig
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns each ε, largest first, and the mean value of its steps."""
+  """Returns each ε, in descending order, and the mean value of its steps."""
   used = np.asarray(trace.states) != strategies.NO_STATE
   made, values = epsilons(trace, config)[used], np.asarray(trace.values)[used]
   levels = np.unique(made)[::-1]

@@ -1,21 +1,21 @@
-r"""Does the search tell the truth? It is asked where the answer is known.
+r"""Does the search find the truth, where it is known?
 
-Planted: images that were transformed by one exact symmetry, each of the twelve
-in turn; the best network should respect it.
-Shuffled: labels that mean nothing; the interval of the gain should hold 0.
-Square: the outcomes of tic-tac-toe, which nobody planted anything in; the best
-network should respect the symmetries of the square and no cyclic shift.
-Gain: real images transformed by one exact symmetry, where the paper's table of
-single symmetries shows a gain of the network that has it; so should we, with
-the paper's sizes and head, by three standard errors.
+Planted: images transformed by one exact symmetry, each of the twelve in turn;
+the best network should respect it.
+Shuffled: random labels; the interval of the gain should contain 0.
+Square: the outcomes of tic-tac-toe, a natural symmetry; the best network should
+respect the symmetries of the square and no cyclic shift.
+Gain: real images transformed by one exact symmetry for which the paper's table
+of single symmetries shows a gain; with the paper's sizes and head, the gain of
+the same network should be at least three standard errors.
 
   python -m experiments.truth
   python -m experiments.truth --gains=g_mnist,g_fashion_mnist --raw_dir=…
 
 Prints how many answers are right (59 of 60 of the planted ones), and writes
-truth.csv, one line per search; searches in it are not repeated, so the same
-command resumes an interrupted run. An hour on two cores; --num_seeds=1
---num_shuffled=2 takes ten minutes.
+truth.csv, one row per search. Searches in the file are not run again, so the
+same command resumes an interrupted run. Takes an hour on two cores, with
+--num_seeds=1 --num_shuffled=2 ten minutes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,7 +53,7 @@ _PLACES = flags.places()
 
 
 def main(_: list[str]) -> None:
-  """Asks everything that has not been answered yet."""
+  """Runs every search that has no row yet."""
   config = {'experiment': 'truth', 'epochs': _FLAGS.epochs, **_RETRAINING()}
   path = io_lib.open_run(_FLAGS.out, config) / 'truth.csv'
   asked = questions(_FLAGS.num_seeds, _FLAGS.num_shuffled, _FLAGS.gains)
@@ -65,10 +65,10 @@ def main(_: list[str]) -> None:
 def questions(
   num_seeds: int, num_shuffled: int, gains: Sequence[str] = ()
 ) -> Iterator[dict[str, Any]]:
-  """Yields what to ask, seed by seed, so that any prefix is a fair sample.
+  """Yields questions, seed by seed, so that any prefix is a fair sample.
 
-  The kind is a key of `IS_RIGHT`; the subject is the symmetry, or the data set,
-  or both.
+  The kind is a key of `IS_RIGHT`; the subject is the symmetry, the data set, or
+  both.
   """
   yield {'kind': 'square', 'subject': 'tic_tac_toe', 'seed': 0}
   for base in gains:
@@ -85,7 +85,7 @@ def questions(
 
 
 def load(kind: str, subject: str, seed: int) -> dataset_lib.Dataset:
-  """Returns the images to ask about."""
+  """Loads the data of a question."""
   if kind == 'square':
     return aen.load_dataset('tic_tac_toe', seed=seed)
   base, name, sizes = 'g_digits', subject, {}
@@ -110,7 +110,8 @@ def shuffled(data: dataset_lib.Dataset) -> dataset_lib.Dataset:
   return dataclasses.replace(data, **parts)
 
 
-# Whether the best network and the symmetries that it respects are right.
+# Whether an answer is right: takes the subject, the best network, and the names
+# of all symmetries that it respects.
 IS_RIGHT: dict[str, Callable[[str, Any, set[str]], bool]] = {
   'planted': lambda subject, _, names: subject in names,
   'shuffled': lambda _, best, __: best.gain.low <= 0 <= best.gain.high,
@@ -124,7 +125,7 @@ IS_RIGHT: dict[str, Callable[[str, Any, set[str]], bool]] = {
 
 
 def ask(kind: str, subject: str, seed: int) -> dict[str, object]:
-  """Runs the search that a question asks for; returns its answer."""
+  """Runs the search of a question; returns its answer."""
   start, data = time.perf_counter(), load(kind, subject, seed)
   options: dict[str, Any] = {'head': 'invariant'}
   if kind == 'gain':  # the two networks that the paper compares
@@ -147,7 +148,7 @@ def ask(kind: str, subject: str, seed: int) -> dict[str, object]:
 
 
 def summary(rows: Sequence[Mapping[str, object]]) -> str:
-  """Counts right answers, by kind and subject."""
+  """Returns how many answers are right, by kind and subject."""
   return '\n'.join(
     f'{kind:9} {subject:28} {rows_lib.count(own)}'
     for (kind, subject), own in sorted(
