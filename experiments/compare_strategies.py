@@ -41,8 +41,8 @@ _FLAGS = launch.define(
   landscapes=(tuple, 'Landscape files (.npz), separated by commas.'),
   strategy=(list, 'A strategy; repeat for several. All contenders by default.'),
   seeds=(200, 'Searches of each strategy.', 2),
-  light_seeds=(100, 'Searches of each DQN but the wide ones.', 2),
-  wide_seeds=(20, "Searches of each DQN as wide as the paper's, 400.", 2),
+  light_seeds=(100, 'Searches of each DQN except wide ones.', 2),
+  wide_seeds=(20, 'Searches of each DQN with 400 or more units.', 2),
   out=('runs/compare_strategies', 'Folder for traces, tables and picture.'),
 )
 
@@ -120,8 +120,7 @@ def search(
     path = folder / f'{stem}-{first:03}-{digest}.npz'
     traces = traces_lib.load(path)
     if traces is None:
-      which = f'{landscape.name}: {label}, searches {first} to {last - 1}'
-      print(which)
+      print(f'{landscape.name}: {label}, searches {first} to {last - 1}')
       traces = compare.search_landscape(
         strategy, landscape, np.arange(first, last), rounds, chunk > 1
       )

@@ -72,11 +72,11 @@ _STAGES = [
 _BASES, _TABLES = list(published_mlp.BASES), list(published_mlp.TABLES)
 _FLAGS = launch.define(
   stage=(_STAGES, 'Stages to run, in this order.', _STAGES),
-  base=(_BASES, 'Which images are transformed.', _BASES),
-  table=(_TABLES, 'Which tables the stage tables trains.', _TABLES),
+  base=(_BASES, 'Images to transform.', _BASES),
+  table=(_TABLES, 'Tables that the stage tables trains.', _TABLES),
   single_seeds=(1, 'Seeds of each network in the single tables.', 1),
   verify=(0, 'Only retrain this many known children.', 0),
-  results=('results/mlp', 'Folder of results that count as known.'),
+  results=('results/mlp', 'Folder of results; those in it count as known.'),
   run_dir=('runs/reproduce', 'Folder of the store.'),
 )
 flags.from_fields(

@@ -207,7 +207,6 @@ class Files:
   def _tables(self, kind: str, cell: str) -> Iterator[Values]:
     """Yields a table for each base; `cell` formats our network and a number."""
     rows, configs = self.mlp('tables'), published_mlp.TABLES[kind]
-    single = kind == 'single'
     for base, title in published_mlp.BASES.items():
       if not (ours := results.cells(rows, base, configs)):
         continue
@@ -223,7 +222,7 @@ class Files:
         'title': title,
         'ours': means,
         'compared': results.compare(means, paper),
-        'diagonals': single and results.diagonals(means, paper),
+        'diagonals': kind == 'single' and results.diagonals(means, paper),
         'table': rows_lib.markdown(lines),
       }
 

@@ -37,7 +37,7 @@ _FLAGS = launch.define(
   parts=(PARTS, f'Some of {",".join(PARTS)}.'),
   raw_dir=(str, 'Folder with the official files of MNIST and Fashion-MNIST.'),
   num_images=(2000, 'Images of each screening.', 100),
-  num_draws=(20, 'Draws of images with a planted symmetry.', 1),
+  num_draws=(20, 'Samples of each data set with a planted symmetry.', 1),
   num_sets=(100, 'Synthetic data sets of each kind.', 1),
   seeds=(120, 'Searches of each strategy on each landscape.', 2),
   landscapes=('results/mlp/landscapes.npz', 'File with several landscapes.'),
@@ -184,7 +184,7 @@ def _planted() -> Iterator[dict[str, Any]]:
 
 def _strategies() -> Iterator[dict[str, Any]]:
   landscapes = landscape_lib.load_all(_FLAGS.landscapes)
-  regrets: dict[str, dict[str, np.ndarray]] = {}  # [N, 2] by strategy, set
+  regrets: dict[str, list[np.ndarray]] = {}  # [N, 2] of each data set
   for name, landscape in landscapes.items():
     (images,) = _images(name)
     found = aen.screen(images.images, images.labels)
@@ -194,7 +194,7 @@ def _strategies() -> Iterator[dict[str, Any]]:
       traces = compare.search_landscape(strategy, landscape, numbers, _ROUNDS)
       curves = compare.curves(traces, landscape, numbers)['networks']
       points = 100 * curves.regret[:, [n - 1 for n in _AFTER]]
-      regrets.setdefault(label, {})[name] = points
+      regrets.setdefault(label, []).append(points)
       mean, band = compare.mean_and_band(points)
       for i, networks in enumerate(_AFTER):
         yield {
@@ -206,18 +206,30 @@ def _strategies() -> Iterator[dict[str, Any]]:
           'band': f'{band[i]:.4f}',
         }
     after = ', '.join(
-      f'{label} {found_by[name][:, 0].mean():.2f}'
-      for label, found_by in regrets.items()
+      f'{label} {points[-1][:, 0].mean():.2f}'
+      for label, points in regrets.items()
     )
     print(f'strategies: {name}: {after}')
-  _summarise(regrets)
-  drawn = charts.regrets(
-    {
-      label: {name: points[:, 0].mean() for name, points in found.items()}
-      for label, found in regrets.items()
-    },
-    after=_AFTER[0],
-  )
+  stacked = {label: np.stack(points) for label, points in regrets.items()}
+  for label, points in stacked.items():  # [sets, N, 2]
+    mean = points.mean(axis=(0, 1))
+    errors = points.var(axis=1, ddof=1) / points.shape[1]
+    band = 1.96 * np.sqrt(errors.sum(axis=0)) / len(points)
+    saved = (stacked['local'] - points).mean(axis=1)
+    half = 1.96 * saved.std(axis=0, ddof=1) / np.sqrt(len(saved))
+    gains = ', '.join(
+      f'{m:.2f} ± {b:.2f} after {n} networks (local search minus this:'
+      f' {s:+.2f} ± {h:.2f} over data sets)'
+      for m, b, n, s, h in zip(
+        mean, band, _AFTER, saved.mean(axis=0), half, strict=True
+      )
+    )
+    print(f'strategies: {label}: mean regret {gains}')
+  bars = {
+    label: dict(zip(landscapes, points[..., 0].mean(axis=1), strict=True))
+    for label, points in stacked.items()
+  }
+  drawn = charts.regrets(bars, after=_AFTER[0])
   _OUT('strategies.png').write_bytes(style.png(drawn))
 
 
@@ -240,25 +252,6 @@ def contenders(
     ),
     'random': ('random', {}),
   }
-
-
-def _summarise(regrets: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-  """Prints mean regrets, with intervals over searches and over data sets."""
-  for label, found in regrets.items():
-    points = np.stack(list(found.values()))  # [sets, N, 2]
-    mean = points.mean(axis=(0, 1))
-    errors = points.var(axis=1, ddof=1) / points.shape[1]
-    band = 1.96 * np.sqrt(errors.sum(axis=0)) / len(points)
-    saved = (np.stack(list(regrets['local'].values())) - points).mean(axis=1)
-    half = 1.96 * saved.std(axis=0, ddof=1) / np.sqrt(len(saved))
-    gains = ', '.join(
-      f'{m:.2f} ± {b:.2f} after {n} networks (local search minus this:'
-      f' {s:+.2f} ± {h:.2f} over data sets)'
-      for m, b, n, s, h in zip(
-        mean, band, _AFTER, saved.mean(axis=0), half, strict=True
-      )
-    )
-    print(f'strategies: {label}: mean regret {gains}')
 
 
 _MEASURE = {

@@ -38,7 +38,7 @@ from experiments import published_mlp
 from experiments import rows as rows_lib
 
 _FLAGS = launch.define(
-  gains=((), 'Of g_mnist and g_fashion_mnist: where to ask for gains.'),
+  gains=((), 'Data of the kind gain: some of g_mnist, g_fashion_mnist.'),
   num_seeds=(5, 'Searches for each planted symmetry.', 0),
   num_shuffled=(20, 'Searches with shuffled labels.', 0),
   epochs=(
