@@ -184,14 +184,13 @@ def draw(summary: Sequence[Mapping[str, Any]]) -> figure.Figure:
 
   After `AT[1]` networks, or as many as all landscapes have.
   """
-  num_landscapes = len({row['landscape'] for row in summary})
-  spent = rows_lib.by(('networks', 'strategy'), summary)
-  common = [n for (n, _), rows in spent.items() if len(rows) == num_landscapes]
-  after = min(AT[1], max(common))
+  landscapes = rows_lib.by(('landscape',), summary).values()
+  most = [max(row['networks'] for row in rows) for rows in landscapes]
+  after = min(AT[1], *most)
+  shown = [row for row in summary if row['networks'] == after]
   values = {
     strategy: {row['landscape']: 100 * row['regret'] for row in rows}
-    for (networks, strategy), rows in spent.items()
-    if networks == after
+    for (strategy,), rows in rows_lib.by(('strategy',), shown).items()
   }
   return charts.regrets(values, after)
 

@@ -140,11 +140,11 @@ class Files:
   @functools.cached_property
   def searches(self) -> dict[str, tuple[Any, landscape_lib.Landscape]]:
     """All searches in the folder, with their landscapes, by data set."""
-    found = {
-      name: (traces.load_one(self.folder / 'mlp', landscape), landscape)
+    return {
+      name: (trace, landscape)
       for name, landscape in self.landscapes.items()
+      if (trace := traces.load_one(self.folder / 'mlp', landscape))
     }
-    return {name: pair for name, pair in found.items() if pair[0] is not None}
 
   @functools.cached_property
   def marks(self) -> dict[str, dict[str, int]]:

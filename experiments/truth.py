@@ -3,8 +3,8 @@ r"""Does the search find the truth, where it is known?
 Planted: images transformed by one exact symmetry, each of the twelve in turn;
 the best network should respect it.
 Shuffled: random labels; the interval of the gain should contain 0.
-Square: the outcomes of tic-tac-toe, a natural symmetry; the best network should
-respect the symmetries of the square and no cyclic shift.
+Square: the outcomes of tic-tac-toe, where nothing was planted; the best network
+should respect the symmetries of the square and no cyclic shift.
 Gain: real images transformed by one exact symmetry for which the paper's table
 of single symmetries shows a gain; with the paper's sizes and head, the gain of
 the same network should be at least three standard errors.

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import pathlib
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -154,6 +155,17 @@ def test_what_falls_short_is_named(root, tmp_path):
     '- by the published recipe, 12 rows: g_mnist/aug4 (by 20.0 points' in said
   )
   assert '- by our recipe' not in said
+
+
+def test_a_section_needs_only_its_own_files(root, tmp_path):
+  folder = tmp_path / 'results/mlp'
+  folder.mkdir(parents=True)
+  shutil.copy(root / 'results/mlp/times.csv', folder)
+  pages = launchers.load('results_page').pages(tmp_path)
+  (page,) = pages.values()
+  assert 'All stages together 11 minutes' in page
+  assert '##' not in page
+  assert '\n\n\n' not in page
 
 
 def test_causes_are_told_apart(pages):
