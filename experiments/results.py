@@ -5,7 +5,6 @@ of the twelve symmetries.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-import operator
 import re
 from typing import Any, NamedTuple
 
@@ -150,25 +149,26 @@ def found(
       published recipe.
     others: Rows of the same networks, trained by other recipes.
   """
-  printed, any_search = published_mlp.found(), r'search \d+'
+  printed, search = published_mlp.found(), r'search \d+'
   singles, searched, again = map(networks, (tables, retrained, others))
-  # Candidates, a pattern of their roles, and the criterion for the best.
-  kinds = {
-    'paper': (searched, any_search, 'paper.mean'),
-    'validation': (searched, any_search, 'validation.mean'),
-    'single': (singles, '.*', 'validation.mean'),
-    'ours': (again, f'{any_search}, {published_mlp.OURS}', 'paper.mean'),
-    'theirs': (searched, 'paper', 'paper.mean'),
-  }
-  rows = []
-  for dataset in dict.fromkeys(network.dataset for network in searched):
-    best: dict[str, Any] = {}
-    for kind, (candidates, roles, by) in kinds.items():
-      own = [n for n in candidates if n.dataset == dataset]
-      matching = [n for n in own if re.fullmatch(roles, n.role)]
-      best[kind] = max(matching, key=operator.attrgetter(by), default=None)
-    rows.append(Found(dataset, printed[dataset].test_accuracy, **best))
-  return rows
+
+  def best(dataset: str, found: list[Network], roles: str, by: str) -> Any:
+    own = [n for n in found if n.dataset == dataset]
+    matching = [n for n in own if re.fullmatch(roles, n.role)]
+    return max(matching, key=lambda n: getattr(n, by).mean, default=None)
+
+  return [
+    Found(
+      name,
+      printed[name].test_accuracy,
+      paper=best(name, searched, search, 'paper'),
+      validation=best(name, searched, search, 'validation'),
+      single=best(name, singles, '.*', 'validation'),
+      ours=best(name, again, f'{search}, {published_mlp.OURS}', 'paper'),
+      theirs=best(name, searched, 'paper', 'paper'),
+    )
+    for name in dict.fromkeys(network.dataset for network in searched)
+  ]
 
 
 def shortfalls(column: Iterable[tuple[Found, Network]]) -> str:
