@@ -93,7 +93,7 @@ def measure() -> Iterator[dict[str, Any]]:
       'networks': int(counts.networks),
     }
   keys = jax.random.split(jax.random.key(1), _FLAGS.seeds)
-  for name, rounds in ROUNDS.items():  # compilation included
+  for name, rounds in ROUNDS.items():  # including compilation
     seconds, _ = timing.timed(jax.jit(jax.vmap(search(name, rounds))), keys)
     yield {'what': name, 'seconds': seconds, 'steps': rounds}
 
