@@ -146,8 +146,8 @@ def search(**defaults: Any) -> Callable[[recipe_lib.Recipe], aen.SearchConfig]:
     aen.SearchConfig,
     exclude=('recipe', 'options'),
     notes={
-      'strategy': f'One of {", ".join(strategies.STRATEGIES)}; options of its'
-      ' own as in halving(factor=3).'
+      'strategy': f'One of {", ".join(strategies.STRATEGIES)}; options are'
+      ' written as in halving(factor=3).'
     },
     **{'strategy': 'dqn'} | {k: v for k, v in defaults.items() if k in own},
   )
@@ -155,7 +155,7 @@ def search(**defaults: Any) -> Callable[[recipe_lib.Recipe], aen.SearchConfig]:
     agent_lib.DQNConfig,
     exclude=('num_bits', 'afterstates'),
     names=_AGENT_NAMES,
-    notes={'models': 'One number stands for all.'},
+    notes={'models': 'A single number holds for every ε.'},
     independent=False,
     **{k: v for k, v in defaults.items() if k not in own},
   )
@@ -208,7 +208,7 @@ def parse_strategy(call: str) -> tuple[str, dict[str, Any]]:
 
 
 class Data:
-  """The data set that the flags describe, and where results are written."""
+  """Flags of the data set and of the run directory."""
 
   def __init__(
     self, dataset: str = 'g_digits/aug2', run_dir: Any = str, **defaults: Any
@@ -222,8 +222,8 @@ class Data:
       ),
       run_dir=(
         run_dir,
-        'Where results are written; an interrupted run resumes there. By'
-        ' default runs/<experiment>/<dataset>.',
+        'Where to write results, and to resume an interrupted run; by default'
+        ' runs/<experiment>/<dataset>.',
       ),
     )
     self._values = from_fields(
@@ -248,7 +248,7 @@ class Data:
     return pathlib.Path(flags.FLAGS.run_dir or default)
 
   def load(self, name: str | None = None) -> dataset_lib.Dataset:
-    """Loads --dataset, or another one."""
+    """Loads the data set `name`, by default --dataset."""
     return aen.load_dataset(name or flags.FLAGS.dataset, **self._values())
 
 
@@ -265,9 +265,9 @@ def networks(
   table: dict[str, Sequence[Any]] = {
     'symmetries': (
       tuple,
-      'The symmetries to choose among, separated by commas; by default those of'
-      " the paper's that can act on the images. Your own are written"
-      ' module.function, as numpy.transpose. Those known:'
+      'The symmetries to choose from, separated by commas; by default those of'
+      ' the paper that can act on the images. Write your own as'
+      ' module.function, such as numpy.transpose. Built in:'
       f' {", ".join(aen.SYMMETRIES)} (CNNs: rotation and flips).',
     ),
     'head': (
@@ -278,8 +278,8 @@ def networks(
     ),
     'features': (
       int,
-      'Channels at each hidden point; by default as many as give small or'
-      ' colour images a network of fair size.',
+      'Channels at each hidden point; by default enough for a network of'
+      ' reasonable size on small or colour images.',
       1,
     ),
   }
