@@ -115,7 +115,7 @@ def _value(name: str, element: Callable[[str], Any] | None = None) -> Any:
 
 
 def recipe(**defaults: Any) -> Callable[[int], recipe_lib.Recipe]:
-  """Defines the children's recipe; returns it for a number of images."""
+  """Defines the children's recipe, a function of the number of images."""
   defaults = {'epochs': None, 'criterion': 'likelihood'} | defaults
   note = 'By default as many as take 250 steps, and at least 4.'
   values = from_fields(
@@ -140,7 +140,7 @@ def workers() -> Callable[[], executors.Workers]:
 
 
 def search(**defaults: Any) -> Callable[[recipe_lib.Recipe], aen.SearchConfig]:
-  """Defines the search and its agent; returns its config for a recipe."""
+  """Defines the search and its agent: a config, given a recipe."""
   own = {field.name for field in dataclasses.fields(aen.SearchConfig)}
   searching = from_fields(
     aen.SearchConfig,
