@@ -34,7 +34,7 @@ from experiments import timing
 _FLAGS = launch.define(
   steps=(6000, 'Maximum number of steps of a DQN search.', 600),
   repeats=(3, 'Searches; the median ratio counts.', 1),
-  seeds=(200, 'Searches of each other strategy.', 1),
+  seeds=(200, 'Searches with each other strategy.', 1),
 )
 _OUT = timing.output('agent_benchmark')
 

@@ -45,7 +45,7 @@ GRIDS = ((28, 20), (28, 28), (56, 56))  # sides of inputs and outputs
 _FLAGS = launch.define(
   quick=(False, 'At most 10^5 points, |G| = 10^3, and 10 s for a run.'),
   max_points=(10**7, 'The largest N.', 10**3),
-  families=(list(FAMILIES), 'What acts on the points.', FAMILIES),
+  families=(list(FAMILIES), 'Families of groups to time.', FAMILIES),
   scipy=(False, "Only compare aen with SciPy's connected components."),
   repeats=(3, 'Runs; the fastest counts.', 1),
 )

@@ -44,7 +44,7 @@ def run(main: Callable[[list[str]], None]) -> None:
       # Silences Orbax, and JAX on missing accelerators.
       absl_logging.set_verbosity(absl_logging.WARNING)
       logging.getLogger('jax._src.xla_bridge').setLevel(logging.WARNING)
-    sys.stdout.reconfigure(line_buffering=True)  # progress, also in a file
+    sys.stdout.reconfigure(line_buffering=True)  # shows progress in files too
     jax.config.update('jax_numpy_rank_promotion', 'raise')
     use_all_cores()
     executors.keep_compilations()
@@ -98,10 +98,8 @@ def use_all_cores() -> None:
 def parse(argv: list[str], about: str) -> list[str]:
   """Parses flags; exits with 0 after --help, with 2 after a wrong argument."""
   if _HELP & set(argv):
-    modules = sorted(flags.FLAGS.flags_by_module_dict())
-    ours = (m for m in modules if m.startswith('experiments.') or m == argv[0])
-    text = '\n'.join([about, *map(flags.FLAGS.module_help, ours)])
-    # absl appends to the full stop of flags that may be repeated.
+    text = f'{about}\n{flags.FLAGS.module_help(__name__)}'  # all flags
+    # absl appends '; repeat ...' to the full stop of a repeated flag's text.
     print(text.replace('.;\n', ';\n'))
     sys.exit(0)
   try:

@@ -41,7 +41,7 @@ from experiments import timing
 
 _FLAGS = launch.define(
   batch=([64, 512], 'Batch sizes.', 1),
-  repeats=(15, 'Rounds, of several steps of each variant.', 3),
+  repeats=(15, 'Rounds of several steps of each variant.', 3),
   features=(int, 'Channels at each hidden point.', 1),
   threads=(1, 'Threads of XLA.', 1),
   backward=(False, 'Also time gathered kernels and ways to sum gradients.'),
