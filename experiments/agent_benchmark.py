@@ -1,15 +1,15 @@
 r"""What does a DQN search on a landscape cost beyond its Q-network's updates?
 
-Runs whole searches and, in turn with them, the same number of bare updates of
-the same Q-network on batches drawn beforehand: target values, gradient, Adam.
-Then times 200 searches of every other strategy.
+Alternates whole searches with the same number of bare updates of the same
+Q-network (targets, gradient, Adam) on batches drawn beforehand. Then times 200
+searches of every other strategy.
 
   python -m experiments.agent_benchmark                # the full schedule
   python -m experiments.agent_benchmark --steps=1000   # a quick look
 
-Prints the ratio, 1.1 for the full schedule, and writes agent.csv. The full
-schedule takes some 10^13 operations a search: on two cores that is one to three
-minutes for a search, and as long for its bare updates.
+Prints the ratio, 1.1 for the full schedule, and writes agent.csv. A search with
+the full schedule takes some 10^13 operations: one to three minutes on two
+cores, and as long for its bare updates.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,11 +34,11 @@ from experiments import timing
 _FLAGS = launch.define(
   steps=(6000, 'Maximum number of steps of a DQN search.', 600),
   repeats=(3, 'Searches; the median ratio counts.', 1),
-  seeds=(200, 'Searches of each other strategy.', 1),
+  seeds=(200, 'Searches with each other strategy.', 1),
 )
 _OUT = timing.output('agent_benchmark')
 
-# Rounds that a search takes on 216 networks; the others are cut after 3000.
+# Rounds of a search among 216 networks; 3000 for strategies without an end.
 ROUNDS = {
   name: {'exhaustive': 216, 'random': 216, 'halving': 378}.get(name, 3000)
   for name in strategies.STRATEGIES
@@ -57,13 +57,13 @@ def main(_: list[str]) -> None:
 
 
 def measure() -> Iterator[dict[str, Any]]:
-  """Times DQN searches and their bare updates in turn, then the others."""
+  """Alternates DQN searches and bare updates, then times other strategies."""
   config = dataclasses.replace(agent_lib.DQNConfig(), max_steps=_FLAGS.steps)
   names = PAPER_SYMMETRIES[: config.num_bits]
   network_of, _ = aen.distinct_networks(names, [(28, 28), (20, 20), (20, 20)])
   rng = np.random.default_rng(0)
   steps = rng.uniform(0, 0.2, (network_of.max() + 1, EPOCHS))
-  known = np.cumsum(steps, axis=1).astype(np.float32)  # accuracies that rise
+  known = np.cumsum(steps, axis=1).astype(np.float32)  # rising accuracies
 
   def search(name: str, rounds: int, **options: Any) -> Callable[..., Any]:
     strategy = strategies.make(
@@ -93,7 +93,7 @@ def measure() -> Iterator[dict[str, Any]]:
       'networks': int(counts.networks),
     }
   keys = jax.random.split(jax.random.key(1), _FLAGS.seeds)
-  for name, rounds in ROUNDS.items():  # compilation included
+  for name, rounds in ROUNDS.items():  # including compilation
     seconds, _ = timing.timed(jax.jit(jax.vmap(search(name, rounds))), keys)
     yield {'what': name, 'seconds': seconds, 'steps': rounds}
 
@@ -101,7 +101,7 @@ def measure() -> Iterator[dict[str, Any]]:
 def bare_updates(
   config: agent_lib.DQNConfig, key: jax.Array, number: int
 ) -> Callable[[], Any]:
-  """Returns a function that does nothing but update a Q-network."""
+  """Returns a function that only updates a Q-network."""
   key_agent, key_s, key_a, key_r = jax.random.split(key, 4)
   shape = (number, config.batch_size)
   s_tm1 = jax.random.randint(key_s, shape, 0, 2**config.num_bits, jnp.int32)

@@ -1,9 +1,9 @@
 r"""How long does it take to find a layer's sharing pattern?
 
-Puts the paper's Alg. 2 (repaired), its Alg. 1 and `aen.orbits` side by side in
-one run. The paper's algorithms get their permutation tables ready-made, as
-lists, the form they are fastest with; Alg. 2 needs all elements of the group,
-so the time to list them is shown apart. `aen` gets the generators.
+Compares the paper's Alg. 2 (repaired), its Alg. 1 and `aen.orbits` in one run.
+The paper's algorithms get precomputed permutation tables, as lists, the form
+they are fastest with. Alg. 2 needs all elements of the group; the time to list
+them is shown separately. `aen` gets the generators.
 
   python -m experiments.construction_benchmark --quick   # about a minute
   python -m experiments.construction_benchmark           # some ten minutes
@@ -11,8 +11,8 @@ so the time to list them is shown apart. `aen` gets the generators.
 
 Prints a line for each case, with the ratio of Alg. 1 to `aen` (17 to 70 for one
 symmetry of 784×400), and writes construction.csv and construction.png. With
---scipy, `aen.orbits` runs in turn with the connected components of SciPy, whose
-graph is ready, on each of the twelve symmetries and on all of them.
+--scipy, `aen.orbits` takes turns with SciPy's connected components of a
+precomputed graph, on each of the twelve symmetries and on all of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +37,7 @@ from experiments import launch
 from experiments import timing
 from experiments.peer_scripts import worker as worker_lib
 
-# Beyond this, tables take gigabytes, and longer than any other limit.
+# Larger tables take gigabytes, and longer than any limit on a run's time.
 _MAX_TABLE_ENTRIES = 10**8
 FAMILIES = ('784×400', 'single', 'product')
 GRIDS = ((28, 20), (28, 28), (56, 56))  # sides of inputs and outputs
@@ -45,13 +45,13 @@ GRIDS = ((28, 20), (28, 28), (56, 56))  # sides of inputs and outputs
 _FLAGS = launch.define(
   quick=(False, 'At most 10^5 points, |G| = 10^3, and 10 s for a run.'),
   max_points=(10**7, 'The largest N.', 10**3),
-  families=(list(FAMILIES), 'What acts on the points.', list(FAMILIES)),
-  scipy=(False, "Only SciPy's components and aen."),
+  families=(list(FAMILIES), 'Families of groups to time.', FAMILIES),
+  scipy=(False, "Only compare aen with SciPy's connected components."),
   repeats=(3, 'Runs; the fastest counts.', 1),
 )
 _OUT = timing.output('construction_benchmark')
 
-# Of each method: its colour, its marker, what it is.
+# By method: colour, marker, label.
 STYLES = {
   'listing': ('#999999', 's', 'listing G (Alg. 2 needs it)'),
   'alg2': ('#cc3311', '^', 'Alg. 2, repaired'),
@@ -62,7 +62,7 @@ STYLES = {
 
 def main(_: list[str]) -> None:
   """Measures, prints, writes the table and the figure."""
-  os.environ['AEN_CACHE_DIR'] = ''  # no disk: this measures the work itself
+  os.environ['AEN_CACHE_DIR'] = ''  # compute everything, read nothing
   if _FLAGS.scipy:
     timing.collect(beside_scipy(GRIDS, _FLAGS.repeats), _OUT('scipy.csv'))
     return
@@ -90,11 +90,11 @@ def main(_: list[str]) -> None:
 def beside_scipy(
   grids: Sequence[tuple[int, int]], repeats: int
 ) -> Iterator[dict[str, Any]]:
-  """Times `aen.orbits` on ready permutations, and SciPy on a ready graph.
+  """Times `aen.orbits` on permutations, and SciPy on the graph made of them.
 
-  On all symmetries, also `dense_sharing` from their names. Each time is the
-  smallest processor time of some rounds, and so are the ratios; those of the
-  median round are beside them.
+  For all symmetries, also times `dense_sharing` from their names. Times are the
+  shortest processor times over some rounds; ratios are of those, except for
+  `median`, the median ratio.
   """
   for sides in grids:
     for case in layer_cases(*sides):
@@ -115,19 +115,18 @@ def beside_scipy(
         variants['dense_sharing'] = functools.partial(_cold_sharing, *sides)
       rounds = repeats if size > 10**6 else 5 * repeats
       times = timing.interleaved(variants, rounds, clock=time.process_time)
-      row = {
+      ratio = functools.partial(timing.fastest_ratio, times)
+      yield {
         'layer': case.family,
         'case': case.name,
         'aen_ms': 1e3 * min(times['aen']),
         'scipy_ms': 1e3 * min(times['scipy']),
-        'aen / scipy': timing.fastest_ratio(times, 'aen', 'scipy'),
+        'aen / scipy': ratio('aen', 'scipy'),
         'median': timing.ratio(times, 'aen', 'scipy'),
-        'dense_sharing / aen': '',
+        'dense_sharing / aen': ratio('dense_sharing', 'aen')
+        if count > 1
+        else '',
       }
-      if count > 1:
-        cold = timing.fastest_ratio(times, 'dense_sharing', 'aen')
-        row['dense_sharing / aen'] = cold
-      yield row
 
 
 def _cold_sharing(*sides: int) -> aen.Sharing:
@@ -136,7 +135,7 @@ def _cold_sharing(*sides: int) -> aen.Sharing:
 
 
 class Case(NamedTuple):
-  """Cyclic groups G₁, …, Gₘ acting on points; together they generate G."""
+  """Cyclic groups G₁, …, Gₘ that act on points and generate G."""
 
   family: str
   name: str
@@ -148,7 +147,7 @@ class Case(NamedTuple):
 def cases(
   families: Sequence[str], max_points: int, max_digits: int
 ) -> Iterator[Case]:
-  """Yields the cases of some families, up to |G| = 10^max_digits."""
+  """Yields the cases of families, up to |G| = 10^max_digits."""
   if '784×400' in families:
     yield from layer_cases(28, 20)
   for exponent in range(3, round(math.log10(max_points)) + 1):
@@ -163,7 +162,7 @@ def cases(
 
 
 def layer_cases(*sides: int) -> Iterator[Case]:
-  """Yields each of the twelve symmetries of a layer, then all of them."""
+  """Yields each of the twelve symmetries of a layer, then all together."""
   family = '×'.join(str(side**2) for side in sides)
   pairs, orders = [], []
   for name in PAPER_SYMMETRIES:
@@ -177,7 +176,7 @@ def layer_cases(*sides: int) -> Iterator[Case]:
 
 
 def _shifts(family: str, shape: tuple[int, ...], factors: int) -> Case:
-  """Cyclic groups that shift the first axes of a grid, one each."""
+  """Returns cyclic groups that each shift one of a grid's first axes."""
   generators = [
     aen.permutation(lambda x, axis=axis: np.roll(x, 1, axis), shape)
     for axis in range(factors)
@@ -195,21 +194,20 @@ class Timing(NamedTuple):
 
 
 class Stopwatch:
-  """Times what algorithms do, or predicts it from earlier runs."""
+  """Times algorithms, or predicts their times from earlier runs."""
 
   def __init__(self, limit: float, repeats: int) -> None:
-    """Runs longer than `limit` seconds are predicted; long runs run once."""
-    self._limit = limit
-    self._repeats = repeats
-    self._rate = dict.fromkeys(STYLES, 1e-7)  # seconds for a unit of work
+    """Predicts runs above `limit` seconds; those above one second run once."""
+    self._limit, self._repeats = limit, repeats
+    self._rate = dict.fromkeys(STYLES, 1e-7)  # seconds per unit of work
 
   def run(
     self, method: str, work: int, entries: float, function: Callable[[], Any]
   ) -> tuple[Timing, Any]:
-    """Times a function, unless it would take too long; the fastest run counts.
+    """Returns the fastest time and the result of a function.
 
-    `work` is how often Γ is evaluated or copied, `entries` the size of tables.
-    What did not run returns None.
+    `work` counts evaluations or copies of Γ, `entries` those of its tables. If
+    either is too large, returns a prediction and None.
     """
     predicted = work * self._rate[method]
     if predicted > self._limit or entries > _MAX_TABLE_ENTRIES:
@@ -219,14 +217,14 @@ class Stopwatch:
       start = time.perf_counter()
       result = function()
       times.append(time.perf_counter() - start)
-    if work > 10**5:  # smaller ones measure overheads
+    if work > 10**5:  # with less, overhead dominates
       self._rate[method] = min(times) / work
     return Timing(min(times), measured=True), result
 
 
 def measure(case: Case, watch: Stopwatch) -> dict[str, Any]:
   """Times all methods on one case and checks that they agree."""
-  size, times = case.generators[0].size, {}  # N; by method
+  size, times = case.generators[0].size, {}
   times['aen'], labels = watch.run(
     'aen', 0, 0, lambda: aen.orbits(case.generators, size)
   )
@@ -269,16 +267,16 @@ def _check(found: np.ndarray | None, labels: np.ndarray) -> None:
 
 
 def _tables(generators: list[np.ndarray], size: int) -> list[list[int]]:
-  points = np.arange(size).astype(object)  # all tables share their ints
+  points = np.arange(size).astype(object)  # all tables share these ints
   return [points[element].tolist() for element in elements(generators, size)]
 
 
 def large_layer() -> str:
-  """Shares 56×56 → 56×56, 9.8 million weights, in a process of its own."""
+  """Times a layer 56×56 → 56×56 of 9.8 million weights, and its memory."""
   shifts = 'vertical_translation', 'horizontal_translation'
   names = 'rotation', 'horizontal_flip', *shifts
   seconds, shared = timing.timed(aen.dense_sharing, names, (56, 56), (56, 56))
-  order = 56 * 56 * 8  # all shifts, and the square's symmetries: p4m on a torus
+  order = 56 * 56 * 8  # translations and D4: p4m on a torus
   return (
     f'3136×3136 = {shared.kernel.size:,} weights, {shared.num_weights:,} free'
     f' under a group of order {order:,}: {seconds:.1f} s, peak memory'

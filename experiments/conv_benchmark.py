@@ -1,8 +1,8 @@
 r"""What do group convolutions and augmentation cost in a training step?
 
-Times forward, backward and SGD update of `GroupCNN` at the paper's batch size
-against a Flax CNN with as many multiplications (|G| times the channels),
-all variants in turn within one loop, so that a busy machine slows all of them.
+Times a step (forward, backward, SGD) of `GroupCNN` at the paper's batch size
+against a Flax CNN with as many multiplications (|G| times the channels). All
+variants take turns, so that a busy machine slows all of them.
 
   python -m experiments.conv_benchmark                 # three minutes
   python -m experiments.conv_benchmark --methods       # XLA's convolution too
@@ -11,11 +11,11 @@ all variants in turn within one loop, so that a busy machine slows all of them.
     python -m experiments.conv_benchmark --cpu_time --escnn=VENV/bin/python
 
 `flax` is that CNN, `aen` the group CNN, `augmented` the same with all six
-augmentations of its images in the step, `augment` these alone. Ratios are
-medians over the rounds. With --escnn, `escnn` is a network of the same channels
-in escnn and PyTorch, in one thread and the environment of the given Python, and
-`aen / escnn` compares the fastest rounds. `aen s/1000` is the fastest step's
-time for 1000 images. Writes convolutions.csv.
+augmentations of its images in the step, `augment` the augmentations alone.
+Ratios are medians over rounds. With --escnn, `escnn` is a network of the same
+channels in escnn and PyTorch, in one thread, run by the given Python, and
+`aen / escnn` the ratio of the fastest rounds. `aen s/1000` is the fastest
+step's time for 1000 images. Writes convolutions.csv.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,12 +41,12 @@ from experiments.peer_scripts import worker as worker_lib
 _FLAGS = launch.define(
   batch=(32, 'Batch size.', 1),
   repeats=(20, 'Rounds; the median counts.', 3),
-  group=(list(group_cnn.GROUPS), 'Groups to time.', list(group_cnn.GROUPS)),
+  group=(list(group_cnn.GROUPS), 'Groups to time.', group_cnn.GROUPS),
   width=([1.0, 1.5], 'Small is 1.0, large is 1.5.', 0.1),
   shape=(['28x28x1', '32x32x3'], 'Image shapes, height x width x channels.'),
-  methods=(False, 'Time every way to compute a convolution.'),
+  methods=(False, 'Also time each method of computing a convolution.'),
   children=(1, 'Networks trained at once by vmap.', 1),
-  escnn=('', 'Python of an environment with escnn, which is timed too.'),
+  escnn=('', 'Python of an environment with escnn, to time that too.'),
 )
 _CLOCK = timing.clock()
 _OUT = timing.output('conv_benchmark')
@@ -66,7 +66,7 @@ def main(_: list[str]) -> None:
 
 
 class FlaxCNN(nn.Module):
-  """The same sizes with the layers of Flax."""
+  """A CNN of the same sizes, of Flax layers."""
 
   features: int
   dense: int
@@ -86,7 +86,7 @@ class FlaxCNN(nn.Module):
 def _modules(
   cnn: aen.GroupCNN, methods: bool
 ) -> dict[str, tuple[nn.Module, bool]]:
-  """Returns modules by name, each with whether images are augmented."""
+  """Returns modules by name, and whether to augment their images."""
   channels, dense = cnn.widths()
   baseline = FlaxCNN(channels * cnn.group().order, dense)
   found = {
@@ -103,7 +103,7 @@ def _modules(
 def _escnn(
   python: str, cnn: aen.GroupCNN, group: str
 ) -> Iterator[worker_lib.Worker]:
-  """Yields a process of another Python that makes training steps in escnn."""
+  """Starts a process of another Python that takes training steps in escnn."""
   channels, dense = cnn.widths()
   spec = dict(kind='escnn', group=group, batch=_FLAGS.batch)
   spec |= dict(shape=cnn.in_shape, channels=channels, dense=dense)
@@ -149,10 +149,10 @@ def measure(text: str, width: float, group: str) -> dict[str, Any]:
   calls['augment'] = functools.partial(
     compiled(aen.augment, 0, None, None), key, images, mask
   )
-  clock = _CLOCK()
-  with contextlib.ExitStack() as stack:
-    if _FLAGS.escnn:
-      escnn = stack.enter_context(_escnn(_FLAGS.escnn, cnn, group))
+  clock, python = _CLOCK(), _FLAGS.escnn
+  other = _escnn(python, cnn, group) if python else contextlib.nullcontext()
+  with other as escnn:
+    if escnn:
       calls['escnn'] = functools.partial(escnn.run, 'cnn step')
       if clock is time.process_time:
         clock = escnn.cpu_time
@@ -162,7 +162,7 @@ def measure(text: str, width: float, group: str) -> dict[str, Any]:
   for name, base in (*pairs, ('augment', 'aen'), ('augmented', 'aen')):
     row[f'{name} / {base}'] = timing.ratio(times, name, base)
   row['aen s/1000'] = min(times['aen']) * 1000 / _FLAGS.batch
-  if _FLAGS.escnn:
+  if escnn:
     row['aen / escnn'] = timing.fastest_ratio(times, 'aen', 'escnn')
   return {
     'images': text.replace('x', '×'),

@@ -1,12 +1,11 @@
 r"""Fits the cost model of spectral layers to measured training steps.
 
-Every structure that abelian groups of the paper's symmetries have is timed: a
-training step (forward, backward, Adam) of the 784-400-400-10 network, computed
-with a group of this structure. The time is modelled as a sum over what
-`aen.groups.spectral.step_operations` counts, plus a constant for the rest of
-the network, by least squares of relative errors with coefficients of at least
-0. Prints the coefficients for `aen.groups.spectral.NANOSECONDS`, and how far
-the model is from the measurements.
+For every structure of abelian groups of the paper's symmetries, times a
+training step (forward, backward, Adam) of the 784-400-400-10 network with such
+a group. The model is linear in the counts of
+`aen.groups.spectral.step_operations`, plus a constant for the rest of the
+network, and is fitted by non-negative least squares of relative errors. Prints
+the coefficients for `aen.groups.spectral.NANOSECONDS`, and the model's errors.
 
   taskset -c 0 python -m experiments.cost_model   # three minutes
 """
@@ -40,7 +39,7 @@ Layer = tuple[spectral.Abelian, int]
 
 def main(_: list[str]) -> None:
   """Measures all structures, fits and prints."""
-  steps: dict[Any, Any] = {}  # by structure, one group of each
+  steps: dict[Any, Any] = {}  # one group for each structure
   for subset, layers in sorted(abelian_layers().items()):
     forms = [spectral.spectral_form(*layer) for layer in layers]
     names = chosen(subset, PAPER_SYMMETRIES)
@@ -79,7 +78,7 @@ def abelian_layers() -> dict[int, list[Layer]]:
 
 
 def seconds(names: tuple[str, ...], layers: list[Layer], batch: int) -> float:
-  """Returns the processor time of a training step, the fastest."""
+  """Returns the processor time of the fastest training step."""
   model = aen.EquivariantMLP(names)
   collections = aen.sharing_variables(model)
   for i, (group, num_in) in enumerate(layers if names else ()):

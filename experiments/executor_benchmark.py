@@ -1,10 +1,10 @@
-r"""What does an executor cost, and when can one head not keep up?
+r"""What does an executor cost, and how many workers can one head serve?
 
-First, the overhead of a job: children that take no time, in processes, on Ray
-and on whatever else is installed, with one worker and with two. Then a
-simulation of 10, 100 and 1000 workers whose children take two seconds each; the
-head, which makes jobs and writes the store, is the real one. Last, how many
-children per second it can take at most.
+First measures the overhead of a job: children that take no time, in processes
+and, if installed, on Ray, with one worker and with two. Then simulates 10, 100
+and 1000 workers whose children take two seconds each; the head, which makes
+jobs and writes the store, is real. Finally measures how many children per
+second the head can handle.
 
 Ten minutes:
   python -m experiments.executor_benchmark
@@ -32,14 +32,14 @@ from experiments import launch
 from experiments import timing
 
 _FLAGS = launch.define(
-  jobs=(500, 'Jobs to measure the overhead with.', 1),
+  jobs=(500, 'Jobs for measuring the overhead.', 1),
   simulated=([10, 100, 1000], 'Numbers of workers to simulate.'),
   children=(
     100_000,
-    'Children of the largest simulation; smaller ones take as long.',
+    'Children of the largest simulation; smaller ones last as long.',
     1,
   ),
-  seconds=(2.0, 'Time of a simulated child.'),
+  seconds=(2.0, 'Seconds that a simulated child takes.'),
 )
 _OUT = timing.output('executor_benchmark')
 
@@ -56,9 +56,9 @@ def main(_: list[str]) -> None:
 
 def overheads() -> Iterator[Mapping[str, Any]]:
   """Yields the overhead of a job, by executor and number of workers."""
-  for name, package in (('processes', 'aen'), ('ray', 'ray')):
-    if importlib.util.find_spec(package) is None:
-      print(f'{name}: not installed')
+  for name in ('processes', 'ray'):
+    if name == 'ray' and importlib.util.find_spec('ray') is None:
+      print('ray: not installed')
       continue
     for workers in (1, 2):
       with executors.EXECUTORS[name](workers) as executor:
@@ -76,7 +76,7 @@ def overheads() -> Iterator[Mapping[str, Any]]:
 
 @contextlib.contextmanager
 def evaluated(executor: Any) -> Iterator[tuple[Any, list[tuple[float, float]]]]:
-  """Yields an evaluator, and when children finished and were stored."""
+  """Yields an evaluator, and the times when children finish and are stored."""
   times: list[tuple[float, float]] = []
 
   def note(records: Sequence[store_lib.Record]) -> None:
@@ -103,14 +103,14 @@ def evaluated(executor: Any) -> Iterator[tuple[Any, list[tuple[float, float]]]]:
 
 
 def requests(count: int) -> list[tuple[int, int]]:
-  """Returns children of 216 networks."""
+  """Returns requests for children of 216 networks."""
   return [(i % 216, i // 216) for i in range(count)]
 
 
 def simulations(lags: dict[int, np.ndarray]) -> Iterator[Mapping[str, Any]]:
-  """Yields how far behind the head is, by number of workers; None: no limit."""
+  """Yields how far the head lags behind, by number of workers."""
   largest = max(_FLAGS.simulated)
-  for workers in [*_FLAGS.simulated, None]:
+  for workers in [*_FLAGS.simulated, None]:  # None: as fast as the head can
     seconds = 0.0 if workers is None else _FLAGS.seconds
     share = 5 if workers is None else largest / workers
     count = max(1, int(_FLAGS.children / share))
@@ -136,7 +136,7 @@ def simulations(lags: dict[int, np.ndarray]) -> Iterator[Mapping[str, Any]]:
 
 
 def draw(lags: Mapping[int, np.ndarray]) -> Any:
-  """Draws children finished and stored, and the lag between both."""
+  """Draws children finished and stored over time, and the lag between."""
   drawn = style.sheet(7.5, 3.4)
   left, right = drawn.subplots(1, 2)
   for color, (workers, times) in zip(

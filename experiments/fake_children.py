@@ -1,4 +1,4 @@
-"""Children that are not trained at all, to measure everything else."""
+"""Children that are not trained, to measure everything else."""
 
 import collections
 from concurrent import futures
@@ -16,7 +16,7 @@ from aen.train import executors
 from aen.train import recipe as recipe_lib
 from aen.train import store as store_lib
 
-# Networks that all have one program, with keys as long as real ones.
+# Networks that share one program, with keys as long as real ones.
 SPACE: Any = types.SimpleNamespace(
   factory='none',
   symmetries=(),
@@ -32,7 +32,7 @@ _CURVES = np.random.default_rng(0).random((3, RECIPE.epochs)).tolist()
 
 
 def train(job: executors.Job, read: Any = None) -> list[store_lib.Record]:
-  """Returns records of a job at once; Ray also passes how to read its data."""
+  """Returns a job's records at once; Ray also passes a reader of its data."""
   del read
   now = time.time()
   return _records(job, now, now, job['workers'])
@@ -57,22 +57,22 @@ def instead(executor: Any) -> Any:
 
 
 class Simulated:
-  """Workers that take a given time for a job, all simulated by one thread.
+  """Workers that take a fixed time per job, all simulated by one thread.
 
-  Jobs and records are pickled and unpickled, as they would be on their way.
+  Jobs and records are pickled and unpickled, as if sent to other processes.
   """
 
   def __init__(self, workers: int, seconds: float) -> None:
-    """Starts the thread; every job takes the given number of seconds."""
+    """Starts the thread; every job takes `seconds`."""
     self._seconds = seconds
-    # When each worker is idle again. All jobs take the same time, so they end
-    # in the order in which they start, and the first worker is idle first.
+    # When each worker becomes idle. All jobs take equally long, so they end in
+    # the order in which they start, and the first worker is idle first.
     self._idle = collections.deque([0.0] * workers, maxlen=workers)
     self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=self._deliver, daemon=True).start()
 
   def submit(self, _: Any, job: executors.Job, /) -> futures.Future[Any]:
-    """Gives the job to the worker that is idle first."""
+    """Assigns the job to the worker that becomes idle first."""
     future: futures.Future[Any] = futures.Future()
     end = max(time.time(), self._idle[0]) + self._seconds
     self._idle.append(end)

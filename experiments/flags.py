@@ -1,10 +1,10 @@
 """Flags that several launchers share.
 
-Options are declared once, as fields of `Recipe`, `SearchConfig`, `DQNConfig`,
-and as arguments of `load_dataset`: `from_fields` makes a flag of each, with its
-default, its type and its help text (of the docstring). A launcher calls the
-functions that it needs, with the defaults that differ there; each returns a
-function that returns what the user asked for.
+Options are declared once, as fields of `Recipe`, `SearchConfig`, `DQNConfig`
+and `Workers`, or as arguments of `load_dataset`. `from_fields` turns each into
+a flag with the same default, type and description. A launcher calls the
+functions it needs, with its own defaults; each returns a function that reads
+the values once flags are parsed.
 """
 
 import ast
@@ -32,7 +32,7 @@ from aen.train import executors
 from aen.train import recipe as recipe_lib
 from experiments import launch
 
-# Fields whose flags have other names: a child has a batch size of its own.
+# Fields of the agent whose names a recipe has too, or which need a longer one.
 _AGENT_NAMES = {
   'hidden_sizes': 'q_hidden_sizes',
   'learning_rate': 'q_learning_rate',
@@ -56,22 +56,22 @@ def from_fields(
 
   Args:
     config: The dataclass or function.
-    only: The fields that get a flag; all by default.
+    only: Fields that get a flag; all by default.
     exclude: Fields that get none.
-    names: Flags that are not named like their field.
-    choices: The values that a field may have.
-    notes: What only the flag's help text says of a field.
-    independent: Whether a field can be checked without the others.
-    **defaults: By flag, instead of the field's.
+    names: Flag names that differ from their field's.
+    choices: Allowed values, by field.
+    notes: Text to append to a field's description.
+    independent: Whether to check each field on its own while parsing.
+    **defaults: Defaults that differ from the field's, by flag name.
 
   Returns:
-    A function that returns the fields' values, once flags are parsed.
+    A function that returns the values by field, once flags are parsed.
   """
   kinds, texts = typing.get_type_hints(config), help_texts(config)
-  parsers: dict[str, Callable[[], Any]] = {}
+  read: dict[str, Callable[[], Any]] = {}
 
   def check(value: Any, field: str) -> bool:
-    try:  # None is to be filled in
+    try:  # None is filled in later
       return value is None or bool(config(**{field: value}))
     except ValueError as error:
       raise flags.ValidationError(str(error)) from error
@@ -79,53 +79,43 @@ def from_fields(
   for field, parameter in inspect.signature(config).parameters.items():
     if field in exclude or (only and field not in only):
       continue
-    name = names.get(field, field)
+    kind, name = kinds[field], names.get(field, field)
+    if isinstance(kind, types.UnionType):  # such as int | None
+      kind = typing.get_args(kind)[0]
     default = defaults.pop(name, parameter.default)
+    if default is None:
+      default = typing.get_origin(kind) or kind
     text = f'{texts[field]} {notes.get(field, "")}'.strip()
-    parsers[field] = _define(
-      name, default, text, kinds[field], choices.get(field)
-    )
+    limit = choices.get(field, 0 if kind is int else None)
+    launch.define(**{name: (default, text, limit)})
     if independent:
       flags.register_validator(name, functools.partial(check, field=field))
+    read[field] = functools.partial(_value, name, *typing.get_args(kind)[:1])
   assert not defaults, f'{config.__name__} has no flags {[*defaults]}'
-  return lambda: {field: parse() for field, parse in parsers.items()}
+  return lambda: {field: value() for field, value in read.items()}
 
 
 def help_texts(config: Callable[..., Any]) -> dict[str, str]:
-  """Returns what a docstring says of each attribute or argument."""
+  """Returns a docstring's description of each attribute or argument."""
   section = re.split('(?:Attributes|Args):\n', inspect.getdoc(config) or '')[-1]
   entries = re.split(r'^  (?=\w)', section.split('\n\n')[0], flags=re.MULTILINE)
   pairs = (entry.split(': ', 1) for entry in entries[1:])
   return {name: ' '.join(text.replace('`', '').split()) for name, text in pairs}
 
 
-def _define(
-  name: str, default: Any, text: str, kind: Any, choices: Sequence[str] | None
-) -> Callable[[], Any]:
-  """Defines one flag; returns a function that returns its value."""
-  if typing.get_origin(kind) is types.UnionType:  # such as int | None
-    kind = typing.get_args(kind)[0]
-  elements = typing.get_args(kind)  # of tuple[int, ...]
-  if elements:
-    kind, default = tuple, default and tuple(map(str, default))
-  least = 0 if kind is int else None
-  limit = least if choices is None else list(choices)
-  launch.define(**{name: (kind if default is None else default, text, limit)})
-
-  def parse() -> Any:
-    value = flags.FLAGS[name].value
-    try:
-      return tuple(map(elements[0], value)) if elements and value else value
-    except ValueError as error:
-      raise ValueError(
-        f'--{name} must be numbers separated by commas, got {",".join(value)}'
-      ) from error
-
-  return parse
+def _value(name: str, element: Callable[[str], Any] | None = None) -> Any:
+  """Returns a flag's value; `element` is the type of a tuple's elements."""
+  value = flags.FLAGS[name].value
+  try:
+    return tuple(map(element, value)) if element and value else value
+  except ValueError as error:
+    raise ValueError(
+      f'--{name} must be numbers separated by commas, got {",".join(value)}'
+    ) from error
 
 
 def recipe(**defaults: Any) -> Callable[[int], recipe_lib.Recipe]:
-  """Defines how children are trained: a function of the number of images."""
+  """Defines the children's recipe, a function of the number of images."""
   defaults = {'epochs': None, 'criterion': 'likelihood'} | defaults
   note = 'By default as many as take 250 steps, and at least 4.'
   values = from_fields(
@@ -144,23 +134,20 @@ def recipe(**defaults: Any) -> Callable[[int], recipe_lib.Recipe]:
 
 def workers() -> Callable[[], executors.Workers]:
   """Defines where children are trained."""
-  values = from_fields(
-    executors.Workers,
-    choices={'executor': list(executors.EXECUTORS)},
-    independent=False,
-  )
+  choices = {'executor': tuple(executors.EXECUTORS)}
+  values = from_fields(executors.Workers, choices=choices, independent=False)
   return lambda: executors.Workers(**values())
 
 
 def search(**defaults: Any) -> Callable[[recipe_lib.Recipe], aen.SearchConfig]:
-  """Defines the search and its agent: a function of the children's recipe."""
+  """Defines the search and its agent: a config, given a recipe."""
   own = {field.name for field in dataclasses.fields(aen.SearchConfig)}
   searching = from_fields(
     aen.SearchConfig,
     exclude=('recipe', 'options'),
     notes={
-      'strategy': f'One of {", ".join(strategies.STRATEGIES)}; options of its'
-      ' own as in halving(factor=3).'
+      'strategy': f'One of {", ".join(strategies.STRATEGIES)}; options are'
+      ' written as in halving(factor=3).'
     },
     **{'strategy': 'dqn'} | {k: v for k, v in defaults.items() if k in own},
   )
@@ -168,40 +155,40 @@ def search(**defaults: Any) -> Callable[[recipe_lib.Recipe], aen.SearchConfig]:
     agent_lib.DQNConfig,
     exclude=('num_bits', 'afterstates'),
     names=_AGENT_NAMES,
-    notes={'models': 'One number stands for all.'},
+    notes={'models': 'A single number holds for every ε.'},
     independent=False,
     **{k: v for k, v in defaults.items() if k not in own},
   )
 
   def make(recipe: recipe_lib.Recipe) -> aen.SearchConfig:
     fields, options = searching(), agent()
-    strategy, own = parse_strategy(fields['strategy'])
+    strategy, arguments = parse_strategy(fields.pop('strategy'))
     known = strategies.option_names(strategy)
     if strategy == 'dqn':
       if len(options['models']) == 1:
         options['models'] *= len(options['epsilons'])
-      agent_lib.DQNConfig(**options)  # raises if they do not go together
-    else:  # flags of the agent count where the strategy has that option too
-      given = {
+      agent_lib.DQNConfig(**options)  # raises if they do not fit together
+    else:  # a flag of the agent sets the strategy's option of the same name
+      options = {
         field: value
         for field, value in options.items()
         if not flags.FLAGS[_AGENT_NAMES.get(field, field)].using_default_value
       }
-      for field in given.keys() - set(known):
+      for field in options.keys() - set(known):
         raise ValueError(
           f'--{_AGENT_NAMES.get(field, field)} is for --strategy=dqn, got'
           f' --strategy={strategy}; leave one of them out'
         )
-      options = given
-    options |= own
-    fields |= {'strategy': strategy, 'options': tuple(options.items())}
-    return aen.SearchConfig(recipe, **fields)
+    options |= arguments
+    return aen.SearchConfig(
+      recipe, strategy, options=tuple(options.items()), **fields
+    )
 
   return make
 
 
 def parse_strategy(call: str) -> tuple[str, dict[str, Any]]:
-  """Reads a name, or a call with literal keyword arguments.
+  """Parses a name, or a call with literal keyword arguments.
 
   >>> parse_strategy('halving(factor=3)')
   ('halving', {'factor': 3})
@@ -221,7 +208,7 @@ def parse_strategy(call: str) -> tuple[str, dict[str, Any]]:
 
 
 class Data:
-  """The data set that the flags describe, and where results are written."""
+  """Flags of the data set and of the run directory."""
 
   def __init__(
     self, dataset: str = 'g_digits/aug2', run_dir: Any = str, **defaults: Any
@@ -235,14 +222,14 @@ class Data:
       ),
       run_dir=(
         run_dir,
-        'Where results are written; an interrupted run resumes there. By'
-        ' default runs/<experiment>/<dataset>.',
+        'Where to write results, and to resume an interrupted run; by default'
+        ' runs/<experiment>/<dataset>.',
       ),
     )
     self._values = from_fields(
       aen.load_dataset,
       exclude=('name', 'seed', 'stratified', 'download'),
-      choices={'size': list(splits.PAPER_SIZES)},
+      choices={'size': tuple(splits.PAPER_SIZES)},
       independent=False,
       **defaults,
     )
@@ -261,12 +248,12 @@ class Data:
     return pathlib.Path(flags.FLAGS.run_dir or default)
 
   def load(self, name: str | None = None) -> dataset_lib.Dataset:
-    """Loads --dataset, or another one."""
+    """Loads the data set `name`, by default --dataset."""
     return aen.load_dataset(name or flags.FLAGS.dataset, **self._values())
 
 
 def places() -> Callable[[], dict[str, Any]]:
-  """Defines where files are looked for: arguments of `load_dataset`."""
+  """Defines where to look for files: arguments of `load_dataset`."""
   names = ('raw_dir', 'data_dir', 'partial')
   return from_fields(aen.load_dataset, only=names, independent=False)
 
@@ -274,25 +261,25 @@ def places() -> Callable[[], dict[str, Any]]:
 def networks(
   exclude: Sequence[str] = (), head: str = 'invariant'
 ) -> Callable[[], dict[str, Any]]:
-  """Defines the networks to choose among: keyword arguments of a space."""
+  """Defines the networks to search: keyword arguments of a space."""
   table: dict[str, Sequence[Any]] = {
     'symmetries': (
       tuple,
-      'The symmetries to choose among, separated by commas; by default those of'
-      " the paper's that can act on the images. Your own are written"
-      ' module.function, as numpy.transpose. Those known:'
+      'The symmetries to choose from, separated by commas; by default those of'
+      ' the paper that can act on the images. Write your own as'
+      ' module.function, such as numpy.transpose. Built in:'
       f' {", ".join(aen.SYMMETRIES)} (CNNs: rotation and flips).',
     ),
     'head': (
       head,
       'The last layer: invariant (the logits are the same for transformed'
       ' images) or dense (as in the paper).',
-      list(mlp_lib.HEADS),
+      mlp_lib.HEADS,
     ),
     'features': (
       int,
-      'Channels at each hidden point; by default as many as give small or'
-      ' colour images a network of fair size.',
+      'Channels at each hidden point; by default enough for a network of'
+      ' reasonable size on small or colour images.',
       1,
     ),
   }
@@ -301,8 +288,7 @@ def networks(
 
   def parse() -> dict[str, Any]:
     found = {name: flags.FLAGS[name].value for name in names}
-    if found['symmetries'] is not None:
-      words = found['symmetries']
+    if words := found['symmetries']:
       found['symmetries'] = [command.symmetry(word, '.') for word in words]
     return found
 

@@ -1,6 +1,6 @@
-"""Signals: one line with the command that resumes the run, within seconds.
+"""Signals end a run within seconds and print the command that resumes it.
 
-Nothing here imports anything slow, so that it is ready before JAX is imported.
+Imports nothing slow, to be ready before JAX is imported.
 """
 
 from collections.abc import Iterator
@@ -12,19 +12,19 @@ import sys
 import threading
 from typing import Any
 
-# SIGHUP is what a closed terminal sends; not every system has it.
+# A closed terminal sends SIGHUP, which not every system has.
 SIGNALS = [
   getattr(signal, name)
   for name in ('SIGINT', 'SIGTERM', 'SIGHUP')
   if hasattr(signal, name)
 ]
 _PATIENCE = 1.0  # seconds
-_said = threading.Event()  # the line, which is said once
+_said = threading.Event()  # whether the line was printed, which happens once
 _installed = threading.Event()
 
 
 def install() -> None:
-  """Ends the process at a signal, whatever it is doing."""
+  """Makes signals end the process at once."""
   _installed.set()
   for number in _heeded():
     signal.signal(number, lambda number, _: _end(number))
@@ -32,12 +32,12 @@ def install() -> None:
 
 @contextlib.contextmanager
 def resumable() -> Iterator[None]:
-  """Ends a run at a signal, with the command that resumes it.
+  """Ends a run at a signal and prints the command that resumes it.
 
-  What is open is closed first. But Python notices a signal only between two
-  steps of its own, and a compiled program may take longer than anybody waits:
-  after a second a thread ends the process. The store and all files are written
-  such that this loses nothing.
+  Closes open contexts first. But Python handles signals only between bytecode
+  instructions, and a compiled program may run for minutes: after a second, a
+  thread ends the process. The store and all files are written such that this
+  loses nothing.
   """
   if threading.current_thread() is not threading.main_thread():
     yield  # only the main thread may handle signals
@@ -67,7 +67,7 @@ def resumable() -> Iterator[None]:
 
 
 def _heeded() -> list[int]:
-  """Returns the signals that this process was not told to ignore."""
+  """Returns the signals that this process does not ignore."""
   return [n for n in SIGNALS if signal.getsignal(n) != signal.SIG_IGN]
 
 

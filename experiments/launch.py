@@ -1,4 +1,4 @@
-"""How every launcher starts: its flags, and user errors in one line."""
+"""Starts every launcher: parses its flags, prints user errors in one line."""
 
 from collections.abc import Callable, Sequence
 import gc
@@ -17,7 +17,7 @@ from experiments import interrupt
 
 resumable = interrupt.resumable
 
-# Each device gets a copy of the images, so not as many as a large machine has.
+# Fewer than the cores of a large machine: each device has a copy of the images.
 _MOST_DEVICES = 8
 DEFINE = {  # by type
   bool: flags.DEFINE_bool,
@@ -25,7 +25,7 @@ DEFINE = {  # by type
   float: flags.DEFINE_float,
   str: flags.DEFINE_string,
   tuple: lambda name, value, text: flags.DEFINE_list(
-    name, value and [*value], text
+    name, value and [*map(str, value)], text
   ),
 }
 _REPEATED = {
@@ -44,7 +44,7 @@ def run(main: Callable[[list[str]], None]) -> None:
       # Silences Orbax, and JAX on missing accelerators.
       absl_logging.set_verbosity(absl_logging.WARNING)
       logging.getLogger('jax._src.xla_bridge').setLevel(logging.WARNING)
-    sys.stdout.reconfigure(line_buffering=True)  # progress, also in a file
+    sys.stdout.reconfigure(line_buffering=True)  # shows progress in files too
     jax.config.update('jax_numpy_rank_promotion', 'raise')
     use_all_cores()
     executors.keep_compilations()
@@ -63,8 +63,8 @@ def run(main: Callable[[list[str]], None]) -> None:
 def define(**table: Sequence[Any]) -> flags.FlagValues:
   """Defines flags as name=(default, help text, lower bound or choices).
 
-  A flag has the type of its default, and a type as the default stands for None.
-  Flags of a list are repeated, those of a tuple separated by commas.
+  A flag has the type of its default. A type in its place means None of that
+  type, a list that the flag may be repeated, a tuple values joined by commas.
   """
   for name, (default, text, *rest) in table.items():
     kind, value, limit = type(default), default, (*rest, None)[0]
@@ -73,19 +73,19 @@ def define(**table: Sequence[Any]) -> flags.FlagValues:
     define_one = DEFINE.get(kind) or _REPEATED[type(value[0]) if value else str]
     if limit is None:
       define_one(name, value, text)
-    elif isinstance(limit, list):
+    elif isinstance(limit, int | float):
+      define_one(name, value, text, lower_bound=limit)
+    else:
       enum = flags.DEFINE_multi_enum if kind is list else flags.DEFINE_enum
       enum(name, value, limit, text)
-    else:
-      define_one(name, value, text, lower_bound=limit)
   return flags.FLAGS
 
 
 def use_all_cores() -> None:
-  """Makes a device of every core, unless the user has said how many.
+  """Makes each core a JAX device, unless the user has set their number.
 
-  Children are divided among devices, each of which computes in one thread:
-  children side by side are faster than one after another with all cores.
+  Children are divided among the devices, each of which computes in one thread:
+  this is faster than training one child after another on all cores.
   """
   os.environ.update(executors.thread_environment())
   if 'xla_force_host_platform_device_count' in os.environ['XLA_FLAGS']:
@@ -98,10 +98,8 @@ def use_all_cores() -> None:
 def parse(argv: list[str], about: str) -> list[str]:
   """Parses flags; exits with 0 after --help, with 2 after a wrong argument."""
   if _HELP & set(argv):
-    modules = sorted(flags.FLAGS.flags_by_module_dict())
-    ours = (m for m in modules if m.startswith('experiments.') or m == argv[0])
-    text = '\n'.join([about, *map(flags.FLAGS.module_help, ours)])
-    # absl appends to the full stop of flags that may be repeated.
+    text = f'{about}\n{flags.FLAGS.module_help(__name__)}'  # all flags
+    # absl appends '; repeat ...' to the full stop of a repeated flag's text.
     print(text.replace('.;\n', ';\n'))
     sys.exit(0)
   try:

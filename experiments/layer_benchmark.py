@@ -1,21 +1,21 @@
 r"""What does a training step with shared weights cost, relative to `nn.Dense`?
 
-Times forward, backward and Adam update of the paper's 784-400-400-10 network
+Times a step (forward, backward, Adam) of the paper's 784-400-400-10 network
 with equivariant hidden layers against the same widths in `flax.linen.Dense`.
-Both take steps in turn, so that a busy machine slows both.
+Both take turns, so that a busy machine slows both.
 
   taskset -c 0 python -m experiments.layer_benchmark --cpu_time  # 100 CPU s
   python -m experiments.layer_benchmark --threads=2
   python -m experiments.layer_benchmark --features=3   # channels at each point
 
 `auto` multiplies in the basis of characters where that should be faster; |A| is
-the order of the abelian group of each hidden layer. With --backward, variants
-that gather their kernels are timed too: `gather`; `padded`, with weights padded
-to full size and the index passed as data; and other ways to sum the gradients
-of shared weights, namely XLA's scatter-add, sorted segment sums, and one block
-of rows per orbit of outputs. `ratio` is the median over rounds of a variant's
-time over that of `dense`, `fastest` the ratio of the shortest times,
-`compiling` that of the times of compilation. Writes layers.csv.
+the order of the abelian group of each hidden layer. --backward adds variants
+that gather their kernels: `gather`; `padded`, with weights padded to full size
+and the index passed as data; and other ways to sum the gradients of shared
+weights: XLA's scatter-add (`scatter`), segment sums (`sorted`), and one block
+of rows per orbit of outputs (`blocks`). `ratio` is the median over rounds of
+the time relative to `dense`, `fastest` the ratio of the shortest times,
+`compiling` that of the compilation times. Writes layers.csv.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,10 +41,10 @@ from experiments import timing
 
 _FLAGS = launch.define(
   batch=([64, 512], 'Batch sizes.', 1),
-  repeats=(15, 'Rounds, of several steps of each variant.', 3),
+  repeats=(15, 'Rounds of several steps of each variant.', 3),
   features=(int, 'Channels at each hidden point.', 1),
   threads=(1, 'Threads of XLA.', 1),
-  backward=(False, 'Time gathered kernels and ways to sum gradients as well.'),
+  backward=(False, 'Also time gathered kernels and ways to sum gradients.'),
   symmetries=(
     list,
     'Symmetry sets to time, names joined by +; by default each symmetry alone'
@@ -54,7 +54,7 @@ _FLAGS = launch.define(
 _CLOCK = timing.clock()
 _OUT = timing.output('layer_benchmark')
 
-_STEPS = 5  # of one variant at a time
+_STEPS = 5  # that a variant takes in a round: the first finds a cold cache
 SETS = (
   *((name,) for name in PAPER_SYMMETRIES),
   ('rotation', 'horizontal_flip'),
@@ -85,13 +85,13 @@ def main(_: list[str]) -> None:
       print(f'{variant:7} batch {batch:3}: {column} to dense: {spread}')
 
 
-# A hidden layer without its bias: the shape of its weights, and its output as a
-# function of weights and inputs.
+# A hidden layer without its bias: the shape of its weights, and a function from
+# weights and inputs to outputs.
 Layer = tuple[Shape, Callable[[jax.Array, jax.Array], jax.Array]]
 
 
 class LayerMLP(nn.Module):
-  """The same widths with any hidden layers."""
+  """An MLP of the same widths with given hidden layers."""
 
   layers: tuple[Layer, ...]
 
@@ -107,7 +107,7 @@ class LayerMLP(nn.Module):
 
 
 def _variants(names: tuple[str, ...]) -> Modules:
-  """Returns modules by name, each with collections to pass along."""
+  """Returns modules by name, each with its collections beside parameters."""
   features = _FLAGS.features
   make = functools.partial(aen.EquivariantMLP, names, features=features)
   width = 400 * (features or 1)
@@ -133,7 +133,7 @@ def _variants(names: tuple[str, ...]) -> Modules:
 def _kernel_layer(
   make: Callable[[np.ndarray], Kernel], names: tuple[str, ...], *grids: Shape
 ) -> Layer:
-  """A layer whose kernel is a function of the shared weights."""
+  """Returns a layer whose kernel is a function of the shared weights."""
   sharing = aen.dense_sharing(names, *grids)
   kernel = make(sharing.kernel)
   return (sharing.num_weights,), (lambda weights, x: x @ kernel(weights))
@@ -144,7 +144,7 @@ def _scatter(index: np.ndarray) -> Kernel:
 
 
 def _sorted_sums(index: np.ndarray) -> Kernel:
-  """A gather whose gradient is a sum over sorted segments."""
+  """Returns a gather whose gradient is a sum over sorted segments."""
   order = np.argsort(index.ravel(), kind='stable')
   labels = index.ravel()[order]
   gather = jax.custom_vjp(lambda weights: weights[index])
@@ -160,7 +160,10 @@ def _sorted_sums(index: np.ndarray) -> Kernel:
 
 
 def _block_layer(name: str, *grids: Shape) -> Layer:
-  """One block of rows per orbit of outputs, against transformed copies of x."""
+  """Returns a layer with a block of rows per orbit of outputs.
+
+  The blocks are multiplied by transformed copies of the inputs.
+  """
   inputs, num_orbits, position = _blocks(name, *grids)
   return (inputs.shape[1], num_orbits), (
     lambda w, x: (x[:, inputs] @ w).reshape(len(x), -1)[:, position]
@@ -170,7 +173,7 @@ def _block_layer(name: str, *grids: Shape) -> Layer:
 def _blocks(
   name: str, in_shape: Shape, out_shape: Shape
 ) -> tuple[np.ndarray, int, np.ndarray]:
-  """Returns permutations of inputs, orbits of outputs, places of outputs."""
+  """Returns permutations of inputs, and number and places of output orbits."""
   size = math.prod(in_shape)
   perm_out = aen.permutation(name, out_shape)
   both = np.concatenate([aen.permutation(name, in_shape), size + perm_out])
@@ -184,16 +187,16 @@ def _blocks(
 
 
 def measure(names: tuple[str, ...], batch: int) -> Iterator[dict[str, Any]]:
-  """Yields a row for each variant: its step, its compilation, its ratio."""
+  """Yields a row for each variant: its step, its compilation, its ratios."""
   x = jax.random.normal(jax.random.key(0), (batch, 28, 28))
   clock, runs, compiling = _CLOCK(), {}, {}
   variants = _variants(names)
   for variant, (module, extra) in variants.items():
     step, state = timing.training(module, optax.adam(1e-3), x)
-    compiling[variant], compiled = timing.timed(
-      _compile, step, state, extra, x, clock=clock
-    )
-    runs[variant] = functools.partial(_consecutive, compiled, state, extra, x)
+    start = clock()
+    compiled = jax.jit(step).lower(state, extra, x).compile()
+    compiling[variant] = clock() - start
+    runs[variant] = functools.partial(_steps, compiled, state, extra, x)
   times = timing.interleaved(runs, _FLAGS.repeats, clock=clock)
   forms = [
     layer.spectral()
@@ -216,18 +219,13 @@ def measure(names: tuple[str, ...], batch: int) -> Iterator[dict[str, Any]]:
     }
 
 
-def _compile(step: Callable[..., Any], *args: Any) -> Any:
-  return jax.jit(step).lower(*args).compile()
-
-
-def _consecutive(step: Callable[..., Any], state: Any, *args: Any) -> Any:
-  """Makes several steps, as training does: the first finds a cold cache."""
+def _steps(step: Callable[..., Any], state: Any, *args: Any) -> Any:
   for _ in range(_STEPS):
     state = step(state, *args)
   return state
 
 
 if __name__ == '__main__':
-  # Programs of an earlier run would make compilation look fast.
+  # Cached programs would make compilation look fast.
   jax.config.update('jax_enable_compilation_cache', False)
   launch.run(main)

@@ -6,7 +6,7 @@ As one .npz file, with the paper's sample figures:
   python -m experiments.make_dataset --dataset=g_mnist/aug5 --format=npz \
     --output_dir=/tmp/g_mnist --figures
 
-Ten seconds and five for the 70000 images of G-MNIST on two cores.
+These take ten and five seconds for the 70000 images of G-MNIST on two cores.
 """
 
 from aen.data import figures
@@ -18,8 +18,8 @@ from experiments import launch
 _FLAGS = launch.define(
   dataset=(
     ['g_digits/aug5'],
-    "Names as in aen.load_dataset, such as 'mnist' or 'g_mnist/aug5'; give the"
-    ' flag several times for several sets.',
+    "Names as in aen.load_dataset, such as 'mnist' or 'g_mnist/aug5'; repeat"
+    ' the flag for several data sets.',
   ),
   format=(
     'npz',
@@ -32,7 +32,7 @@ _FLAGS = launch.define(
   max_examples=(
     int,
     'Maximum number of images per split, for trying things out; with'
-    ' --format=tfds, give it a --data_dir of its own.',
+    ' --format=tfds, use a separate --data_dir.',
     1,
   ),
 )
@@ -40,7 +40,7 @@ _PLACES = flags.places()
 
 
 def main(_: list[str]) -> None:
-  """Makes everything that the flags ask for, and prints where it is."""
+  """Writes what the flags ask for, and prints where."""
   places, folder = finding.Places(**_PLACES()), _FLAGS.output_dir
   limit = {'max_examples': _FLAGS.max_examples}
   for name in _FLAGS.dataset:

@@ -3,13 +3,13 @@ r"""How fast are other libraries at the same work?
   python -m experiments.peers --sources=FOLDER   # a quarter of an hour
 
 Runs a script of experiments/peer_scripts for each library in a virtual
-environment, which is made below --env_dir if it is not there (some minutes
-more). The processes are pinned to one core and take turns; what counts is
-processor time. AutoEquiv and the code of the paper's authors are no packages:
-their rows need clones, named AutoEquiv and autoequivariant_networks, in
---sources. What cannot be installed, or fails, gets a row that says why. An
-interrupted run resumes with the first row that is missing. Writes
-results/peers.csv and, from it, docs/peers.md.
+environment, created in --env_dir if missing (which takes some more minutes).
+The processes are pinned to one core and take turns; processor time is measured.
+AutoEquiv and the code of the paper's authors are not packages: their rows need
+clones, named AutoEquiv and autoequivariant_networks, in --sources. A library
+that cannot be installed, or fails, gets a row that says why. An interrupted run
+resumes with the first missing row. Writes results/peers.csv and, from it,
+docs/peers.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,23 +31,23 @@ from experiments.peer_scripts import worker as worker_lib
 
 _FLAGS = launch.define(
   env_dir=('runs/peers', 'Folder of environments and of unfinished runs.'),
-  sources=('runs/peers', 'Folder of the clones that are no packages.'),
+  sources=('runs/peers', 'Folder of clones of libraries without a package.'),
   core=(0, 'Core to which processes are pinned.', 0),
   rounds=(6, 'Rounds; the fastest counts.', 1),
-  root=('.', 'The clone: where results/ and docs/ are.'),
-  only=([], 'Measure only what contains this text; other rows stay.'),
-  page_only=(False, 'Write docs/peers.md from the table, measure nothing.'),
+  root=('.', 'Root of the repository, with results/ and docs/.'),
+  only=([], 'Measure only rows whose name contains this text; keep others.'),
+  page_only=(False, 'Only write docs/peers.md from the existing table.'),
 )
 
 _FOLDER = pathlib.Path(__file__).parent
-_SHORT = 0.2  # seconds in each round; tasks that take less run several times
-_LONG = 2.0  # seconds; what takes longer runs once, and again after warming up
-_VERY_LONG = 10.0  # seconds; no compilation takes longer
-_CPU = '+cpu'  # ends the version of a wheel without CUDA
+_SHORT = 0.2  # seconds per round; shorter tasks are repeated
+_LONG = 2.0  # seconds; longer tasks run once after the warm-up
+_VERY_LONG = 10.0  # seconds; longer tasks run once: no compilation takes that
+_CPU = '+cpu'  # version suffix of wheels without CUDA
 
 
 class Peer(NamedTuple):
-  """A library, and how its tasks are run; see peers.toml."""
+  """A library and how to run its tasks; see peers.toml."""
 
   installs: Sequence[str]  # the first one names its environment
   script: str
@@ -58,7 +58,7 @@ _TABLES = tomllib.loads((_FOLDER / 'peers.toml').read_text('utf-8'))
 PEERS = {name: Peer(**peer) for name, peer in _TABLES['peers'].items()}
 TASKS, FRESH, COLUMNS = (_TABLES[k] for k in ('tasks', 'fresh', 'columns'))
 WARM = 'aen, compiled before'
-# By library: its process; values, or why there are none.
+# By library: its process; its values, or why there are none.
 Workers = dict[str, worker_lib.Worker]
 Found = dict[str, list[float] | str]
 
@@ -75,7 +75,7 @@ def main(_: list[str]) -> None:
 
 
 def measure(table: pathlib.Path) -> None:
-  """Writes a row for each library and each thing that it can do."""
+  """Writes a row for each task of each library."""
   os.sched_setaffinity(0, {_FLAGS.core})  # the workers inherit it
   unfinished = pathlib.Path(_FLAGS.env_dir, 'unfinished.csv')
   unfinished.parent.mkdir(parents=True, exist_ok=True)
@@ -106,9 +106,9 @@ def _row(**cells: str) -> dict[str, str]:
 
 
 def _in_turns(task: str, workers: Workers) -> Found:
-  """Returns the seconds of a task, round by round."""
+  """Returns the seconds of a task by round, with libraries taking turns."""
   found: Found = {p: [] for p, w in workers.items() if task in w.about['tasks']}
-  # In the first round, which does not count, programs are compiled.
+  # A first round, which does not count, compiles programs.
   for number in range(1 + _FLAGS.rounds):
     for peer, seconds in found.items():
       longest = _VERY_LONG if number == 1 else _LONG
@@ -123,7 +123,7 @@ def _in_turns(task: str, workers: Workers) -> Found:
 
 
 def _in_new_processes(task: str, workers: Workers) -> Found:
-  """Returns the total seconds of a task, or the peak memory of a child."""
+  """Returns the total seconds of a new process, or its peak memory (child)."""
   variants = [
     (peer, peer, {})
     for peer, worker in workers.items()
@@ -198,7 +198,7 @@ def page(rows: list[rows_lib.Row]) -> str:
 
 
 def start(peer: str, **changes: Any) -> worker_lib.Worker:
-  """Starts a library's process; fails if the library cannot be had."""
+  """Starts a library's process; raises ValueError if that is impossible."""
   installs, script, spec = PEERS[peer]
   spec = {**spec, **changes}
   if spec.get('source'):
@@ -214,10 +214,10 @@ def start(peer: str, **changes: Any) -> worker_lib.Worker:
 
 
 def _python(name: str, installs: Sequence[Sequence[str]]) -> str:
-  """Returns the Python of an environment; installs what it lacks."""
+  """Returns the Python of an environment, after installing what it lacks."""
   folder = pathlib.Path(_FLAGS.env_dir, name)
   python = folder / 'bin/python'
-  installed = folder / 'installed.txt'  # what pip has installed, call by call
+  installed = folder / 'installed.txt'  # arguments of pip, call by call
   if not installed.exists():
     print(f'making the environment {folder}')
     venv.create(folder, clear=True, with_pip=True)
@@ -233,7 +233,7 @@ def _python(name: str, installs: Sequence[Sequence[str]]) -> str:
 
 
 def _pip_install(python: pathlib.Path, words: Sequence[str]) -> str:
-  """Installs packages; returns nothing, or why that failed."""
+  """Installs packages; returns '' or the error."""
   print(f'installing {" ".join(words)}')
   command = [python, '-m', 'pip', 'install', '-q', *words]
   done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,18 +1,18 @@
-r"""How long does a search take, against training networks without symmetry?
+r"""How long does a search take, relative to training networks without symmetry?
 
-All distinct networks of the twelve symmetries are searched end to end (orbits,
-compilation, training, store, report). After every batch of children, as many
-baselines, `flax.linen.Dense` networks of the same widths, are trained one after
-another, on the same images by the same recipe; so both sides see the same
-machine. Programs that were compiled in an earlier run come from the cache in
-AEN_CACHE_DIR. Then children are trained in batches of several sizes. Everything
-but training is overhead: with --strategy=dqn, the agent's too.
+Searches all distinct networks of the twelve symmetries end to end (orbits,
+compilation, training, store, report). After every batch of children, trains as
+many baselines, `flax.linen.Dense` networks of the same widths, one after
+another, on the same images with the same recipe, so that a busy machine slows
+both. Programs compiled in an earlier run come from the cache in AEN_CACHE_DIR.
+Then trains children in batches of several sizes. Everything but training is
+overhead; with --strategy=dqn, this includes the agent.
 
 Five minutes; the ratio is 0.6 with an empty compilation cache:
   python -m experiments.search_benchmark --dataset=g_mnist/aug5 --size=search \
     --epochs=4 --head=dense --criterion=accuracy
-The paper's whole search, with its Q-network, retraining on 10 000 images (ten
-minutes):
+The paper's complete search, with its Q-network and retraining on 10 000 images
+(ten minutes):
   python -m experiments.search_benchmark --dataset=g_mnist/aug5 --size=retrain \
     --epochs=4 --head=dense --criterion=accuracy --strategy=dqn --top=8 \
     --retrain_seeds=5 --q_hidden_sizes=400,400,400 --q_batch_size=512
@@ -44,8 +44,8 @@ from experiments import launch
 from experiments import timing
 
 _FLAGS = launch.define(
-  batches=([1, 2, 4, 8], 'Children per batch to compare.', 1),
-  repeats=(3, 'Times each batch is trained; the fastest counts.', 1),
+  batches=([1, 2, 4, 8], 'Numbers of children per batch to compare.', 1),
+  repeats=(3, 'How often each batch is trained; the fastest counts.', 1),
   tensorboard=(False, 'Also write curves for TensorBoard, and time that.'),
 )
 _CLOCK = timing.clock()
@@ -120,7 +120,7 @@ def compare_search(
   num_programs = len(set(map(space.program, networks)))
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
   rest = ''
-  if clock is time.perf_counter:  # records have this time of training
+  if clock is time.perf_counter:  # as in the seconds of records
     rest = (
       f' all but training: {ours - training:.1f} s,'
       f' {100 * (1 - training / ours):.1f} % of it;'

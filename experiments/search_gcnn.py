@@ -1,10 +1,10 @@
 r"""Searches for the symmetries and augmentations that a CNN should have.
 
-A state says which of the rotation by 90° and the two flips the group
-convolutions respect, which of six augmentations the training images get, and
-whether the network is small or large. On handwritten digits, a short search of
-24 states (five to ten minutes on two cores, most of them to compile up to eight
-programs, twice; finds that none is needed):
+A state says which of rotation by 90° and the two flips the group convolutions
+are equivariant to, which of six augmentations are applied to training images,
+and whether the network is small or large. On handwritten digits, a short search
+of 24 states (five to ten minutes on two cores, most of it for compiling up to
+eight programs, twice; finds that none is needed):
   python -m experiments.search_gcnn
 The paper's search on real images; 600 states, the best four retrained (on
 7000 images of KMNIST a state takes a minute or two):
@@ -38,7 +38,7 @@ SEARCH_IMAGES = 6000  # as in the paper
 
 
 def main(_: list[str]) -> None:
-  """Searches, reports, and prints what was found."""
+  """Searches, writes the report and prints the verdict."""
   _SEARCH.run('search_gcnn', gcnn_space.gcnn_space, SEARCH_IMAGES)
 
 

@@ -1,11 +1,11 @@
-r"""Searches for the symmetries that a network for some images should have.
+r"""Searches for the symmetries that a network for given images should have.
 
-On handwritten digits that were rotated, flipped and scrambled, which are part
-of the installation (two minutes on two cores; prints the network found, its
-gain in test accuracy with an interval, and where the report is):
+On the built-in handwritten digits, rotated, flipped and scrambled (two minutes
+on two cores; prints the network found, its gain in test accuracy with an
+interval, and where the report is):
   python -m experiments.search_mlp
-The paper's search on real images, with its Q-network (by default a smaller
-one; eight minutes):
+The paper's search on real images, with its Q-network instead of a smaller one
+(eight minutes):
   python -m experiments.search_mlp --dataset=g_mnist/aug5 --size=search \
     --head=dense --criterion=accuracy --q_hidden_sizes=400,400,400 \
     --q_batch_size=512
@@ -26,7 +26,7 @@ _SEARCH = searching.Search(
 
 
 def main(_: list[str]) -> None:
-  """Searches, reports, and prints what was found."""
+  """Searches, writes the report and prints the verdict."""
   _SEARCH.run('search_mlp', mlp_space.mlp_space)
 
 

@@ -1,7 +1,6 @@
-"""What the launchers of searches share: flags to config to search to report."""
+"""What the launchers of searches share: flags, config, search, report."""
 
 from collections.abc import Callable
-import dataclasses
 from typing import Any
 
 from aen import report
@@ -22,7 +21,7 @@ class Search:
     epochs: int | None = None,
     **defaults: Any,
   ) -> None:
-    """Defines the flags of children and of the search, with these defaults."""
+    """Defines the flags of recipe, search and workers, with these defaults."""
     self._data, self._networks = data, networks
     self._recipe = flags.recipe(epochs=epochs)
     self._config = flags.search(**defaults)
@@ -36,8 +35,8 @@ class Search:
     make_space: Callable[..., space_lib.Space],
     search_images: int = search_lib.SEARCH_IMAGES,
   ) -> None:
-    """Searches on at most `search_images`, retrains on all, and reports."""
-    config = self._config(self._recipe(search_images))  # wrong flags fail first
+    """Searches with at most `search_images`, retrains with all, and reports."""
+    self._config(self._recipe(search_images))  # wrong flags fail at once
     workers = self._workers()
     run_dir, on_trained = self._data.run_dir(experiment), None
     if self._flags.tensorboard:
@@ -45,8 +44,7 @@ class Search:
     data = self._data.load()
     space = make_space(data.image_shape, data.num_classes, **self._networks())
     print(f'{data!r}\n{len(space)} networks to choose among')
-    recipe = self._recipe(min(len(data.train), search_images))
-    config = dataclasses.replace(config, recipe=recipe)
+    config = self._config(self._recipe(min(len(data.train), search_images)))
     with launch.resumable():
       result = search_lib.search(
         data,

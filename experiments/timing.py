@@ -1,7 +1,7 @@
-"""The timing of all benchmarks: variants interleaved, ratios within each round.
+"""Timing of all benchmarks: variants take turns, ratios are taken per round.
 
-A busy machine slows all variants alike when they run in turn, so ratios are
-taken round by round; what is reported is their median and their range.
+Variants that run in turn suffer alike from a busy machine, so ratios of times
+within a round are stable; benchmarks report their median and range.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,24 +10,24 @@ import statistics
 import time
 from typing import Any
 
-from absl import flags
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
+from experiments import launch
 from experiments import rows as rows_lib
 
 _WIDTH = 9  # of a column on the terminal
-Times = Mapping[str, Sequence[float]]  # seconds of each variant, by round
+Times = Mapping[str, Sequence[float]]  # seconds by variant, then by round
 Clock = Callable[[], float]
 
 
 def timed(
   function: Callable[..., Any], *args: Any, clock: Clock = time.perf_counter
 ) -> tuple[float, Any]:
-  """Returns the seconds of a call, and its result, once it is computed."""
+  """Returns the seconds that a call took, and its result once computed."""
   start = clock()
   result = jax.block_until_ready(function(*args))
   return clock() - start, result
@@ -38,9 +38,9 @@ def interleaved(
   repeats: int,
   clock: Clock = time.perf_counter,
 ) -> dict[str, list[float]]:
-  """Returns the seconds of each variant, round by round.
+  """Returns the seconds of each variant, by round.
 
-  In the first round, which does not count, programs are compiled.
+  A first round, which does not count, compiles programs.
   """
   times: dict[str, list[float]] = {name: [] for name in variants}
   for number in range(1 + repeats):
@@ -52,23 +52,23 @@ def interleaved(
 
 
 def ratio(times: Times, name: str, base: str) -> float:
-  """Returns the median over rounds of one variant's time over another's."""
+  """Returns the median over rounds of time(name) / time(base)."""
   pairs = zip(times[name], times[base], strict=True)
   return statistics.median(a / b for a, b in pairs)
 
 
 def fastest_ratio(times: Times, name: str, base: str) -> float:
-  """Returns one variant's smallest time over another's."""
+  """Returns the ratio of the shortest times of two variants."""
   return min(times[name]) / min(times[base])
 
 
 def milliseconds(times: Times, name: str) -> float:
-  """Returns the median of a variant's times."""
+  """Returns the median time of a variant."""
   return 1e3 * statistics.median(times[name])
 
 
 def spread(ratios: Iterable[float], what: str) -> str:
-  """Says what the median ratio is, and how far others are from it."""
+  """Describes ratios by their median and range."""
   found = sorted(ratios)
   return (
     f'median {statistics.median(found):.2f}, from {found[0]:.2f} to'
@@ -77,9 +77,9 @@ def spread(ratios: Iterable[float], what: str) -> str:
 
 
 class DenseMLP(nn.Module):
-  """An MLP without symmetry, with the layers of Flax."""
+  """An MLP without symmetry, of Flax layers."""
 
-  widths: tuple[int, ...]  # the last one: classes
+  widths: tuple[int, ...]  # the last is the number of classes
   kernel_init: Callable[..., jax.Array] = nn.initializers.lecun_normal()
 
   @nn.compact
@@ -97,11 +97,11 @@ def training(
   x: jax.Array,
   apply: Callable[..., jax.Array] | None = None,
 ) -> tuple[Callable[..., Any], Any]:
-  """Returns a training step, and its first state, drawn without compiling.
+  """Returns a training step, and an initial state drawn without compiling.
 
-  The step takes a state, the collections beside the parameters, and the other
-  arguments of `apply`, by default images like x. Of constants, XLA would
-  compute what it can while compiling.
+  The step takes a state, the collections other than the parameters, and further
+  arguments of `apply`, by default images like x. They are arguments because XLA
+  would fold constants while compiling.
   """
   apply = apply or module.apply
   labels = jnp.arange(len(x)) % 10
@@ -126,19 +126,18 @@ def training(
 
 
 def clock() -> Callable[[], Clock]:
-  """Defines --cpu_time; returns a function that returns the clock to read."""
-  cpu_time = flags.DEFINE_bool(
-    'cpu_time', False, 'Time the processor, not the clock: for busy machines.'
-  )
-  return lambda: time.process_time if cpu_time.value else time.perf_counter
+  """Defines --cpu_time; returns a function that returns the chosen clock."""
+  text = 'Measure processor time instead of wall time: for busy machines.'
+  given = launch.define(cpu_time=(False, text))
+  return lambda: time.process_time if given.cpu_time else time.perf_counter
 
 
 def output(benchmark: str) -> Callable[[str], pathlib.Path]:
   """Defines --out; returns a function from a file's name to its path there."""
-  out = flags.DEFINE_string('out', f'runs/{benchmark}', 'Folder of tables.')
+  given = launch.define(out=(f'runs/{benchmark}', 'Folder of tables.'))
 
   def path(name: str) -> pathlib.Path:
-    folder = pathlib.Path(out.value)
+    folder = pathlib.Path(given.out)
     folder.mkdir(parents=True, exist_ok=True)  # fails before the measurements
     return folder / name
 

@@ -1,6 +1,6 @@
-"""The tasks of all peers in aen; the argument is JSON: `cache`, a folder.
+"""The tasks of all peers in aen.
 
-With a folder, XLA's compilations are read from there, and written there.
+The argument is JSON: `cache`, a folder for XLA's compilation cache, or ''.
 """
 
 import functools
@@ -54,7 +54,7 @@ def trainer(network, images, **options):
 
 
 def mlp(images, *sides):
-  """Returns a training step of an MLP; `sides` are of its hidden grids."""
+  """Returns a training step of an MLP; `sides` are those of hidden grids."""
   hidden = [(side, side) for side in sides]
   network = aen.EquivariantMLP(
     ('rotation',), in_shape=images.shape[1:], hidden_shapes=hidden
@@ -63,7 +63,7 @@ def mlp(images, *sides):
 
 
 def construct(names, before, after):
-  """Finds the sharing pattern of a layer."""
+  """Computes the sharing pattern of a layer."""
   sharing.clear_memory_cache()
   aen.dense_sharing(names, (before,) * 2, (after,) * 2)
 

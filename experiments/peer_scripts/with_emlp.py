@@ -23,7 +23,7 @@ class Rotation(Group):
 
 
 def trainer():
-  """Returns a training step of layers as emlp's own, W = P w and b = P' b."""
+  """Returns a training step of layers like emlp's, W = P w and b = P' b."""
   rep = V(Rotation(worker.SMALL))
   kernel = (rep >> rep).equivariant_projector()
   bias = rep.equivariant_projector()
@@ -44,7 +44,7 @@ def trainer():
     momentum = jax.tree.map(lambda m, g: 0.9 * m + g, momentum, gradient)
     return jax.tree.map(lambda p, m: p - 1e-3 * m, params, momentum), momentum
 
-  # Without its type, the second step would be compiled again.
+  # Without the dtype, the second step would be compiled again.
   full = functools.partial(jnp.full, fill_value=0.01, dtype=jnp.float32)
   square = full((size, size)), jnp.zeros(size)
   params = [square, square, (full((size, 10)), jnp.zeros(10))]
@@ -57,7 +57,7 @@ def trainer():
 
 
 def construct():
-  """Solves for the equivariant kernels, without the cache of solutions."""
+  """Solves for the equivariant kernels, without cached solutions."""
   rep = V(Rotation(worker.SMALL))
   Rep.solcache.clear()
   (rep >> rep).equivariant_basis()

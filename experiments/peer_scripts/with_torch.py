@@ -1,11 +1,10 @@
 """PyTorch, without symmetry and with escnn, AutoEquiv or the authors' code.
 
-The argument is JSON: `kind`, one of dense, escnn, autoequiv, authors, repaired,
-and of the last three `source`, the folder of the clone. `repaired` is the
-authors' code with its index lists as tensors; as lists, they are converted in
-every step. Of escnn also what differs from `worker.CNN`; it is run by
-`experiments.conv_benchmark --escnn=PYTHON` too, with the Python of an
-environment that has escnn and PyTorch.
+The argument is JSON: `kind`, one of dense, escnn, autoequiv, authors, repaired;
+for the last three `source`, the folder of the clone; for escnn changes of
+`worker.CNN`. `repaired` is the authors' code with its index lists as tensors;
+lists are converted in every step. `experiments.conv_benchmark --escnn=PYTHON`
+runs escnn too, with the Python of an environment with escnn and PyTorch.
 """
 
 import functools
@@ -21,7 +20,7 @@ import torch
 from torch import nn
 import worker
 
-ROTATION = [1] + [0] * 11  # of the authors' twelve
+ROTATION = [1] + [0] * 11  # among the authors' twelve symmetries
 POINTS = [side**2 for side in worker.SIDES]
 
 
@@ -90,8 +89,8 @@ def convolutions(conv, relu, pool, before, after):
   return layers
 
 
-def plain():
-  """An MLP of the same widths, a CNN with the channels of all elements."""
+def baseline():
+  """An MLP of the same widths, and a CNN with |G| times the channels."""
 
   def dense():
     return mlp(nn.Linear(*POINTS[:2]), nn.Linear(*POINTS[1:]))
@@ -173,14 +172,14 @@ def authors(repaired=False):
     )
 
   tasks = of_mlp(network)
-  if not repaired:  # what is repaired is the step alone
+  if not repaired:  # the repair concerns only the step
     tasks['construct one'] = functools.partial(construct, ROTATION)
     tasks['construct twelve'] = functools.partial(construct, [1] * 12)
   return tasks
 
 
 KINDS = {
-  'dense': plain,
+  'dense': baseline,
   'escnn': escnn,
   'autoequiv': autoequiv,
   'authors': authors,

@@ -3,8 +3,8 @@
 A script runs in the environment of its library, without `aen`. Each line on
 standard input names a task; the answer, one line of JSON, holds the processor
 time of the task and of the whole process, in seconds, and the peak memory in
-MiB. The first time that a task runs includes what it has to prepare. `serve` is
-the script's side, `Worker` that of the process that asks.
+MiB. A task's first run includes its preparation. `serve` is the script's side,
+`Worker` that of the calling process.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ STEPS = 250  # of a child: 4000 images, 4 epochs
 CNN = dict(group='D4', shape=(28, 28, 1), batch=32, channels=3, dense=106)
 SMALL = 7  # side of the grids of emlp's MLP
 _SCRIPTS = pathlib.Path(__file__).parent
-_LIMIT = 600.0  # seconds until a process that does not answer is ended
+_LIMIT = 600.0  # seconds; a process that takes longer to answer is killed
 
 
 def serve(version, tasks):
-  """Answers tasks, a dict of functions; first the versions, once imported."""
+  """Prints the version, then runs tasks, a dict of functions, on demand."""
   answers = sys.stdout
   about = {'version': version, 'tasks': sorted(tasks), **usage()}
   print(json.dumps(about), file=answers, flush=True)
@@ -44,14 +44,14 @@ def serve(version, tasks):
 
 
 def prepared(make):
-  """Returns a task that is made when it first runs."""
+  """Returns a task that is made on its first run."""
   made = functools.cache(make)
   return lambda: made()()
 
 
 def usage():
   """Returns the processor time and the peak memory of this process."""
-  # getrusage would count the peak memory of the process's parent, too.
+  # getrusage would include the peak memory of the parent process.
   status, peak = pathlib.Path('/proc/self/status'), math.nan
   if status.exists():
     peak = int(re.search(r'VmHWM:\s*(\d+)', status.read_text())[1]) / 1024
@@ -59,14 +59,14 @@ def usage():
 
 
 class Failed(ValueError):
-  """Why a library cannot be had, or why its process ended."""
+  """A library cannot be imported, or its process has ended."""
 
 
 class Worker(contextlib.AbstractContextManager):
   """A process that runs the tasks of a script in the Python of a library."""
 
   def __init__(self, python, script, spec, path=''):
-    """Starts it; `spec` is the script's argument, `path` its PYTHONPATH."""
+    """Starts a script with the argument `spec` and `path` as PYTHONPATH."""
     self._errors = tempfile.TemporaryFile('w+')  # noqa: SIM115, see __exit__
     self._process = subprocess.Popen(
       [python, str(_SCRIPTS / f'with_{script}.py'), json.dumps(spec)],
@@ -95,14 +95,14 @@ class Worker(contextlib.AbstractContextManager):
     return self._answer()
 
   def fastest(self, task, seconds):
-    """Runs a task for some seconds, at least once; returns the fastest time."""
+    """Repeats a task for some seconds; returns the shortest time."""
     times = [self.run(task)['seconds']]
     while sum(times) < seconds:
       times.append(self.run(task)['seconds'])
     return min(times)
 
   def cpu_time(self):
-    """Returns the processor time of this process and that one, in seconds."""
+    """Returns the processor time of both processes, in seconds."""
     return time.process_time() + self._used
 
   def _answer(self):
@@ -121,6 +121,6 @@ class Worker(contextlib.AbstractContextManager):
 
 
 def last_line(text):
-  """Returns what a program said last, short enough for a table."""
+  """Returns the last line that is not empty, short enough for a table."""
   lines = [line for line in text.splitlines() if line.strip()] or ['no message']
   return lines[-1].replace('|', '/')[:120]
