@@ -344,11 +344,11 @@ _LONGEST = 100  # characters of a name that are shown
 
 
 def unknown(
-  what: str, name: str, known: Iterable[str], *, summary: str = ''
+  what: str, name: Any, known: Iterable[str], *, summary: str = ''
 ) -> ValueError:
   """Returns the error for an unknown name, suggesting the nearest known one.
 
-  The summary, if there is one, stands for the list of all known names.
+  It lists all known names, or shows the summary instead.
   """
   known = list(known)
   longer = [other for other in known if other.startswith(f'{name}/')]
@@ -359,6 +359,21 @@ def unknown(
   return ValueError(
     f'unknown {what} {name!r}; {hint}known: {summary or ", ".join(known)}'
   )
+
+
+@contextlib.contextmanager
+def needed_for(purpose: str, extra: str) -> Iterator[None]:
+  """Says which extra of this package to install if an import fails."""
+  try:
+    yield
+  except ImportError as error:
+    missing = isinstance(error, ModuleNotFoundError)
+    reason = '' if missing else f': {error}'  # installed, but broken
+    raise type(error)(
+      f'{purpose} needs {error.name or "a package"}; pip install'
+      f' "aen[{extra}]"{reason}',
+      name=error.name,
+    ) from error
 
 
 _FORMULA = ('=', '+', '-', '@', '\t', '\r', "'")

@@ -17,13 +17,13 @@ import urllib.request
 
 import numpy as np
 
+from aen import io as io_lib
 from aen.data import readers
 from aen.data.catalogue import File
 from aen.data.catalogue import Source
 from aen.data.dataset import Parts
 from aen.data.transform import Config
 from aen.data.transform import Transformations
-from aen.io import PathLike
 
 RAW_DIR_VARIABLE = 'AEN_RAW_DIR'
 # Formats that give random access, and so can be read without TensorFlow.
@@ -34,8 +34,8 @@ _READABLE = ('array_record', 'riegeli')
 class Places:
   """Where to look, and what to accept; see `load_dataset`."""
 
-  raw_dir: PathLike | None = None
-  data_dir: PathLike | None = None
+  raw_dir: io_lib.PathLike | None = None
+  data_dir: io_lib.PathLike | None = None
   download: bool = True
   partial: bool = False
 
@@ -64,7 +64,7 @@ class Places:
 
 def tfds() -> Any:
   """Returns TFDS."""
-  with readers.needed_for('downloading'):
+  with io_lib.needed_for('downloading', 'data'):
     import tensorflow_datasets  # takes a second
   return tensorflow_datasets
 

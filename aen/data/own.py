@@ -169,7 +169,7 @@ def read_image(path: pathlib.Path) -> np.ndarray:
 
   Grey images of 16 bits are scaled from 0…65535 to 0…255.
   """
-  with readers.needed_for('reading folders of images'):
+  with io_lib.needed_for('reading folders of images', 'data'):
     from PIL import Image
   with (
     readers.intact(path, 'an image that Pillow reads', 'remove or convert it'),

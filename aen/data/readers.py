@@ -19,13 +19,13 @@ import zipfile
 
 import numpy as np
 
+from aen import io as io_lib
 from aen.data import dataset as dataset_lib
 from aen.data import draws
 from aen.data import splits
 from aen.data import transform
 from aen.data.catalogue import File
 from aen.data.catalogue import Source
-from aen.io import PathLike
 
 Paths = Sequence[pathlib.Path]
 # The first arguments of `part`, at least images and labels, for train and test.
@@ -103,7 +103,7 @@ def verify(path: pathlib.Path, file: File) -> None:
 
 @contextlib.contextmanager
 def intact(
-  path: PathLike, expected: str, advice: str = 'fetch it again'
+  path: io_lib.PathLike, expected: str, advice: str = 'fetch it again'
 ) -> Iterator[None]:
   """Turns whatever a damaged file raises into one clear line."""
   try:
@@ -123,19 +123,7 @@ def intact(
     ) from error
 
 
-@contextlib.contextmanager
-def needed_for(purpose: str) -> Iterator[None]:
-  """Says how to install an optional dependency that is missing."""
-  try:
-    yield
-  except ImportError as error:
-    package = error.name or 'a package'
-    raise ImportError(
-      f"{purpose} needs {package}; pip install 'aen[data]': {error}"
-    ) from error
-
-
-def check_expansion(path: PathLike, expanded: int) -> None:
+def check_expansion(path: io_lib.PathLike, expanded: int) -> None:
   """Raises if a file would become far larger in memory than images do."""
   size = pathlib.Path(path).stat().st_size
   if expanded > max(_ALWAYS_EXPANDED, MAX_EXPANSION * size):
@@ -145,7 +133,7 @@ def check_expansion(path: PathLike, expanded: int) -> None:
     )
 
 
-def read_gzip(path: PathLike) -> bytes:
+def read_gzip(path: io_lib.PathLike) -> bytes:
   """Returns the content of a .gz file."""
   with intact(path, 'a gzip file'), gzip.open(path, 'rb') as f:
     size = pathlib.Path(path).stat().st_size
@@ -154,7 +142,7 @@ def read_gzip(path: PathLike) -> bytes:
   return content
 
 
-def parse_idx(content: bytes, where: PathLike) -> np.ndarray:
+def parse_idx(content: bytes, where: io_lib.PathLike) -> np.ndarray:
   """Parses an idx file of unsigned bytes, the format of MNIST.
 
   Its content is 0, 0, 8, the number of axes, the sides as big-endian uint32,
@@ -184,7 +172,7 @@ def read_table(
 
 
 def read_npz(
-  path: PathLike, *keys: str, optional: tuple[str, ...] = ()
+  path: io_lib.PathLike, *keys: str, optional: tuple[str, ...] = ()
 ) -> list[Any]:
   """Returns the named arrays of an .npz file, None for optional ones."""
   advice = (
@@ -228,7 +216,7 @@ def _cut(train: Any, test: Any, *arrays: np.ndarray) -> Arrays:
 
 def _digits(source: Source, _: Paths) -> Arrays:
   """Reads scikit-learn's handwritten digits, each pixel doubled to 16 x 16."""
-  with needed_for("load_dataset('digits')"):
+  with io_lib.needed_for("load_dataset('digits')", 'data'):
     from sklearn import datasets
   bunch = datasets.load_digits()
   grey = (bunch.images.astype(np.uint16) * 255 + 8) // 16
