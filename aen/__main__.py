@@ -81,7 +81,7 @@ def _discover(arguments: argparse.Namespace, run_dir: pathlib.Path) -> None:
   options['symmetries'] = _symmetries(arguments.symmetries)
   options['run_dir'] = run_dir
   result = search_lib.discover(images, labels, **data, **options)
-  examples = search_lib.examples(images, labels, **data)
+  examples = load_lib.from_examples(images, labels, **data)
   page = report.write(result, examples, run_dir)
   print(f'{result.verdict}\nreport: {page}')
 

@@ -220,6 +220,22 @@ class Dataset:
       self, train=pool.take(train), validation=pool.take(validation)
     )
 
+  def summary(self) -> str:
+    """Describes in one line how the data were interpreted."""
+    shape = '×'.join(map(str, self.image_shape[: self.grid_axes]))
+    if channels := self.image_shape[self.grid_axes :]:
+      shape += f' with {channels[0]} channels'
+    counts = ' + '.join(str(len(split)) for split in self._splits.values())
+    what = 'numbers to predict'
+    if self.class_names:
+      shown = ', '.join(self.class_names[:6])
+      more = ', …' if self.num_classes > 6 else ''
+      what = f'{self.num_classes} classes ({shown}{more})'
+    return (
+      f'{counts} training, validation and test examples of {shape}'
+      f' (grid_axes={self.grid_axes}), {what}'
+    )
+
   def __repr__(self) -> str:
     counts = '/'.join(str(len(split)) for split in self._splits.values())
     shape = ' x '.join(str(side) for side in self.image_shape)

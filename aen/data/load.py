@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from aen import io as io_lib
 from aen.data import catalogue
 from aen.data import dataset as dataset_lib
 from aen.data import finding
 from aen.data import own
 from aen.data import splits
-from aen.io import PathLike
 
 
 def load_dataset(
@@ -26,8 +26,8 @@ def load_dataset(
   seed: int = 0,
   stratified: bool = True,
   partial: bool = False,
-  raw_dir: PathLike | None = None,
-  data_dir: PathLike | None = None,
+  raw_dir: io_lib.PathLike | None = None,
+  data_dir: io_lib.PathLike | None = None,
   download: bool = True,
 ) -> dataset_lib.Dataset:
   """Loads a data set into memory.
@@ -124,41 +124,47 @@ def from_arrays(
 
 
 def from_examples(
-  inputs: np.ndarray,
-  targets: Any,
+  images: Any,
+  labels: Any,
   *,
-  test_inputs: np.ndarray | None = None,
-  test_targets: Any = None,
+  test_images: Any = None,
+  test_labels: Any = None,
   class_names: Sequence[str] | None = None,
   grid_axes: int | None = None,
   task: str | None = None,
+  downscale: int = 1,
   **options: Any,
 ) -> dataset_lib.Dataset:
-  """Makes a data set of arrays of any shape with targets of any kind.
+  """Makes a data set of the arguments of `discover`, which explains them.
 
-  See `own.as_inputs` for inputs and `grid_axes`, `own.as_targets` for targets
-  and `task`, `from_arrays` for everything else.
+  Images may have any shape, see `own.as_inputs`, and labels be of any kind, see
+  `own.as_targets`. `options` are those of `from_arrays`.
   """
-  inputs, grid_axes = own.as_inputs(inputs, grid_axes)
-  every, count = targets, len(targets)
-  if test_inputs is not None and test_targets is not None:
-    test_inputs, _ = own.as_inputs(test_inputs, grid_axes)
-    every = [*targets, *test_targets]  # classes are numbered together
-  labels, classes = own.as_targets(every, task)
+  images, grid_axes = own.as_inputs(images, grid_axes)
+  if downscale != 1:
+    io_lib.positive(downscale, 'downscale')
+    images = own.downscaled(images, grid_axes, downscale)
+    if test_images is not None:
+      test_images = own.downscaled(test_images, grid_axes, downscale)
+  every, count = labels, len(labels)
+  if test_images is not None and test_labels is not None:
+    test_images, _ = own.as_inputs(test_images, grid_axes)
+    every = [*labels, *test_labels]  # classes are numbered together
+  targets, classes = own.as_targets(every, task)
   if class_names is None:
     class_names = [str(value) for value in classes]
   elif classes and all(
     isinstance(value, int) and 0 <= value < len(class_names)
     for value in classes
   ):
-    # Whole labels number the names, also of classes without examples.
-    labels = np.array(classes, np.int32)[labels]
+    # Integer labels index the names, which may include unused classes.
+    targets = np.array(classes, np.int32)[targets]
     classes = tuple(range(len(class_names)))
   data = from_arrays(
-    inputs,
-    labels[:count],
-    test_images=test_inputs,
-    test_labels=None if test_targets is None else labels[count:],
+    images,
+    targets[:count],
+    test_images=test_images,
+    test_labels=None if test_labels is None else targets[count:],
     class_names=class_names if classes else None,
     grid_axes=grid_axes,
     **options,

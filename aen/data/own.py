@@ -365,6 +365,25 @@ def as_inputs(
   return inputs, grid_axes
 
 
+def downscaled(images: np.ndarray, grid_axes: int, factor: int) -> np.ndarray:
+  """Averages blocks of `factor` pixels a side; returns float32 images.
+
+  >>> downscaled(np.arange(8.0).reshape(1, 2, 4), 2, 2).tolist()
+  [[[2.5, 4.5]]]
+  """
+  images = np.asarray(images)
+  shape = images.shape[1 : 1 + grid_axes]
+  if any(side % factor for side in shape):
+    raise ValueError(
+      f'downscale={factor} must divide the sides of the grid, got {shape}; crop'
+      ' the images, or choose another factor'
+    )
+  blocks = [part for side in shape for part in (side // factor, factor)]
+  split = images.reshape(len(images), *blocks, *images.shape[1 + grid_axes :])
+  axes = tuple(range(2, 2 + 2 * grid_axes, 2))
+  return split.mean(axis=axes, dtype=np.float64).astype(np.float32)
+
+
 MAX_CLASSES = 20  # that whole numbers may stand for, however few examples
 TASKS = ('classification', 'regression')
 
