@@ -187,7 +187,7 @@ def read_examples(
     return (*own.read_csv(path, target), {})
   if target is not None:
     raise ValueError(
-      f'only columns of a .csv file can be a target, got {name} and {target!r}'
+      f'a target column needs a .csv file, got {name} and target {target!r}'
     )
   if is_file:
     inputs, targets, *test = own.read_arrays(path, 'x_test', 'y_test')

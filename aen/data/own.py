@@ -299,7 +299,7 @@ def read_csv(
   target = header[-1] if target is None else target
   if target not in header:
     raise ValueError(
-      f'{path}: there is no column {target!r}, but: {", ".join(header[:20])}'
+      f'{path}: there is no column {target!r}; it has {", ".join(header[:20])}'
     )
   for number, row in enumerate(rows, start=2):
     if len(row) != len(header):
@@ -417,7 +417,7 @@ def as_targets(
   if array.ndim != 1:
     raise ValueError(
       f'expected one target per example, got shape {array.shape}; one-hot rows'
-      ' hold a single 1 and otherwise 0, and several numbers are predicted one'
+      ' hold a single 1 and otherwise 0; to predict several numbers, give one'
       ' at a time, such as targets[:, 0]'
     )
   if kind == 'f' and not np.isfinite(array).all():

@@ -142,8 +142,8 @@ def invert(
   _check(images, record)
   if record.config.rotates_by_angle and not keep_rotation:
     raise ValueError(
-      f'config {record.config.name!r} rotated images by any angle, which loses'
-      ' pixels; pass keep_rotation=True to undo everything else, or use'
+      f'config {record.config.name!r} rotated images by arbitrary angles, which'
+      ' loses pixels; pass keep_rotation=True to undo everything else, or use'
       f" '{record.config.name}_group', whose transformations are exact"
     )
   return _permute(images, record, inverse=True)

@@ -519,7 +519,7 @@ def test_errors_of_the_command_are_one_line(tmp_path, capsys):
     (str(tmp_path / 'mixed'),): mixed,
     (str(tmp_path / 'none.csv'),): 'got nothing there; check the path',
     (str(tmp_path / 'table.csv'),): "all columns but 'kind' .*'word'",
-    (str(tmp_path / 'table.csv'), '--target=c'): "no column 'c', but: a, b",
+    (str(tmp_path / 'table.csv'), '--target=c'): "no column 'c'; it has a, b",
     (str(tmp_path / 'none'),): 'none',
     ('digits', '--symmetries=nowhere:f'): "no module 'nowhere' in the working",
     ('digits', '--symmetries=numpy:f'): "numpy has no function 'f'",
