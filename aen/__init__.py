@@ -1,6 +1,6 @@
 """Autoequivariant networks: find symmetries in data, build networks with them.
 
-The names below load when they are first used, so `import aen` is light.
+Names are imported on first use, so `import aen` is fast.
 """
 
 import importlib
@@ -8,8 +8,8 @@ from typing import Any
 
 __version__ = '0.1.0'
 
-# In the order of imports: a module imports only from its own room and from
-# those before it. `tests/layering_test.py` reads this.
+# A module imports only from its own package and those before it in this list,
+# as `tests/layering_test.py` checks.
 _ROOMS = ('io', 'groups', 'nn', 'data', 'train', 'search', 'report', '__main__')
 _HOMES = {
   'groups.symmetries': ('Symmetry', 'SYMMETRIES', 'permutation'),

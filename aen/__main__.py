@@ -7,7 +7,7 @@
 
 Prints the verdict and writes report.html to the run directory.
 """
-# JAX and Matplotlib are loaded when they are needed: --help answers at once.
+# JAX and Matplotlib are imported when needed, so that --help is fast.
 
 import argparse
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from aen.groups import symmetries as symmetries_lib
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command; returns 2 after an error that users can fix."""
+  """Runs the command; returns its exit status, 2 for errors of the user."""
   words = list(sys.argv[1:] if argv is None else argv)
   only_screen = words[:1] == ['screen']
   arguments = _parser().parse_args(words[1:] if only_screen else words)
@@ -52,21 +52,21 @@ def _parser() -> argparse.ArgumentParser:
     help='a folder of class folders of images, an .npz or .csv file, or the'
     ' name of a built-in data set, such as digits',
   )
-  add('--target', help='of a .csv file: the column to predict')
-  add('--grid_axes', type=int, help='how many axes are grid')
-  add('--task', choices=own.TASKS, help='by default as labels')
+  add('--target', help='column of a .csv file to predict')
+  add('--grid_axes', type=int, help='number of grid axes, the others: channels')
+  add('--task', choices=own.TASKS, help='by default inferred from the labels')
   add(
     '--symmetries',
-    help='names or module:function, separated by commas; modules are also'
-    ' looked for in the working directory',
+    help='names or module:function, separated by commas; modules may be in the'
+    ' working directory',
   )
   add('--network', default='mlp', help='mlp or cnn')
   add('--strategy', help='which networks to train')
-  add('--downscale', type=int, default=1, help='side of averaged blocks')
-  add('--max_networks', type=int, help='to train at most')
-  add('--max_minutes', type=float, help='to take at most')
+  add('--downscale', type=int, default=1, help='average blocks of this side')
+  add('--max_networks', type=int, help='train at most this many networks')
+  add('--max_minutes', type=float, help='time limit')
   add('--seed', type=int, default=0, help='random seed')
-  add('--run_dir', help='where to write; by default runs/aen/<name of data>')
+  add('--run_dir', help='where to write, by default runs/aen/<name of data>')
   return parser
 
 
@@ -81,7 +81,7 @@ def _discover(arguments: argparse.Namespace, run_dir: pathlib.Path) -> None:
   options['symmetries'] = _symmetries(arguments.symmetries)
   options['run_dir'] = run_dir
   result = search_lib.discover(images, labels, **data, **options)
-  examples = search_lib.examples(images, labels, **data)
+  examples = load_lib.from_examples(images, labels, **data)
   page = report.write(result, examples, run_dir)
   print(f'{result.verdict}\nreport: {page}')
 
@@ -106,7 +106,7 @@ def _screen(arguments: argparse.Namespace, run_dir: pathlib.Path) -> None:
 
 
 def _symmetries(words: str | None) -> list[Any] | None:
-  """Returns names as they are, and `module:function` as that function."""
+  """Converts names and `module:function`, separated by commas."""
   if words is None:
     return None
   if '' not in sys.path:
@@ -115,7 +115,7 @@ def _symmetries(words: str | None) -> list[Any] | None:
 
 
 def symmetry(word: str, separator: str) -> Any:
-  """Returns a name as it is, and a module's function as a symmetry."""
+  """Returns a name unchanged, and a function of a module as a `Symmetry`."""
   module, _, name = word.rpartition(separator)
   if not module:
     return word

@@ -29,10 +29,10 @@ PathLike = str | os.PathLike[str]
 
 
 def cache_dir() -> pathlib.Path | None:
-  """Returns the folder of caches; None if they are disabled.
+  """Returns the cache folder; None if caches are disabled.
 
-  The environment variable AEN_CACHE_DIR, by default ~/.cache/aen; empty to
-  disable caches.
+  It is set by the environment variable AEN_CACHE_DIR, by default ~/.cache/aen;
+  the empty string disables caches.
   """
   home = os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')
   folder = os.environ.get('AEN_CACHE_DIR', os.path.join(home, 'aen'))
@@ -44,7 +44,7 @@ def written_whole(path: PathLike) -> Iterator[io.BufferedWriter]:
   """Opens a file for atomic writing: it appears only when complete.
 
   On any error, such as a full disk, the partial file is removed and an existing
-  file stays as it was.
+  file is left unchanged.
   """
   path = pathlib.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def written_whole(path: PathLike) -> Iterator[io.BufferedWriter]:
 
 @contextlib.contextmanager
 def written_text(path: PathLike) -> Iterator[io.TextIOWrapper]:
-  """As `written_whole`, for UTF-8 text; line endings are not translated."""
+  """Like `written_whole`, for UTF-8 text; line endings are not translated."""
   with written_whole(path) as f:
     text = io.TextIOWrapper(f, encoding='utf-8', newline='')
     yield text
@@ -78,11 +78,11 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextlib.contextmanager
 def clear_when_disk_is_full(path: PathLike) -> Iterator[None]:
-  """Raises the errors of a full disk as one line that says what to do."""
+  """Replaces the errors of a full disk by one line that says what to do."""
   try:
     yield
   except Exception as error:
-    # Writers in C++ raise their own errors, with the reason as text.
+    # Writers in C++ raise their own errors, with the cause as text.
     full = getattr(error, 'errno', None) in _FULL or any(
       os.strerror(number) in str(error) for number in _FULL
     )
@@ -106,21 +106,21 @@ def write_json(path: PathLike, content: Mapping[str, Any]) -> None:
 
 
 def read_json(path: PathLike) -> dict[str, Any]:
-  """Reads what `write_json` wrote; files of earlier versions have no checksum.
+  """Reads a file of `write_json`; those of old versions have no checksum.
 
   Raises:
-    ValueError: It is damaged.
+    ValueError: The file is damaged.
   """
   content = json.loads(pathlib.Path(path).read_text('utf-8'))
   if not isinstance(content, dict):
     raise ValueError('it holds no JSON object')
   expected = content.pop(_CHECKSUM, None)
-  for name in content if expected is None else ():
-    # A flipped bit may be in the name of the checksum.
-    same_length = len(name) == len(_CHECKSUM)
-    if same_length and sum(map(operator.ne, name, _CHECKSUM)) == 1:
-      raise ValueError('the name of its checksum is damaged')
-  if expected is not None and expected != _digest(content):
+  if expected is None:
+    for name in content:  # a flipped bit may have changed the key
+      num_changes = sum(map(operator.ne, name, _CHECKSUM))
+      if len(name) == len(_CHECKSUM) and num_changes == 1:
+        raise ValueError('the name of its checksum is damaged')
+  elif expected != _digest(content):
     raise ValueError('its checksum does not match')
   return content
 
@@ -135,12 +135,12 @@ def _digest(content: Mapping[str, Any]) -> str:
 def locked(run_dir: PathLike) -> Iterator[None]:
   """Lets one process at a time work in a run directory.
 
-  A later one says so in one line and waits. The operating system ends the lock
-  with the process that holds it, however that ends.
+  Others print one line and wait. The operating system releases the lock when
+  its process ends, for whatever reason.
   """
   run_dir = pathlib.Path(run_dir)
   with contextlib.ExitStack() as stack:
-    with contextlib.suppress(OSError):  # whoever writes next says why
+    with contextlib.suppress(OSError):  # the next write reports the cause
       run_dir.mkdir(parents=True, exist_ok=True)
       handle = os.open(run_dir / '.lock', os.O_RDWR | os.O_CREAT, 0o644)
       stack.callback(os.close, handle)
@@ -164,7 +164,7 @@ def _lock(handle: int, run_dir: pathlib.Path) -> None:
       ' time in this directory'
     )
     return
-  with contextlib.suppress(OSError):  # a full disk: the name is a courtesy
+  with contextlib.suppress(OSError):  # a full disk: the name is optional
     os.ftruncate(handle, 0)
     name = f'process {os.getpid()} on {socket.gethostname()}\n'
     os.pwrite(handle, name.encode(), 0)
@@ -177,11 +177,11 @@ def _say(line: str) -> None:
 def open_run(run_dir: PathLike, config: Mapping[str, Any]) -> pathlib.Path:
   """Creates a run directory, or checks that it has this configuration.
 
-  Its config.json keeps everything that determines the results.
+  config.json in it stores everything that determines the results.
 
   Raises:
     ValueError: The directory holds a run of another configuration.
-    OSError: It cannot be written.
+    OSError: The directory cannot be written.
   """
   run_dir = pathlib.Path(run_dir)
   path = run_dir / 'config.json'
@@ -237,8 +237,8 @@ def leaves(tree: Any, prefix: str = '') -> Iterator[tuple[str, Any]]:
 
 
 def _environment() -> dict[str, Any]:
-  """Returns what results may depend on besides the configuration."""
-  import jax  # heavy, and the first rooms are NumPy only
+  """Returns what else results may depend on: versions and the device."""
+  import jax  # heavy, and not needed by NumPy-only modules
 
   names = ('aen', 'jax', 'jaxlib', 'flax', 'optax', 'numpy')
   versions = {n: importlib.import_module(n).__version__ for n in names}
@@ -286,7 +286,7 @@ def positive(value: Any, name: str) -> int:
 def one_each(
   value: Any, count: int, name: str, what: str = 'layer'
 ) -> tuple[int, ...]:
-  """Returns one positive integer per layer or axis, a single one repeated."""
+  """Returns one positive integer per layer or axis; repeats a single one."""
   if np.ndim(value) == 0:
     return (positive(value, name),) * count
   numbers = tuple(value)
@@ -298,7 +298,7 @@ def one_each(
 
 
 def choice(value: Any, name: str, known: Iterable[str | None]) -> None:
-  """Raises unless a value is one of those that are known."""
+  """Raises a ValueError unless a value is a known one."""
   known = tuple(known)
   if not isinstance(value, str | None) or value not in known:
     names = ', '.join(map(str, known))
@@ -306,7 +306,7 @@ def choice(value: Any, name: str, known: Iterable[str | None]) -> None:
 
 
 def seed(value: Any) -> int:
-  """Returns a seed of random numbers, from 0 to 2^31 - 1."""
+  """Returns a random seed; raises a ValueError unless 0 ≤ seed < 2^31."""
   return _whole(value, 0, 'seed must be a whole number from 0 to 2**31 - 1')
 
 
@@ -319,7 +319,7 @@ def _whole(value: Any, low: int, expected: str, given: Any = None) -> int:
 
 
 def real(value: Any, name: str, low: float, high: float) -> float:
-  """Returns a number within low ≤ value < high, else raises a ValueError."""
+  """Returns a number; raises a ValueError unless low ≤ value < high."""
   number = isinstance(value, int | float | np.integer | np.floating)
   if not number or not low <= value < high:  # true for NaN
     raise ValueError(
@@ -330,7 +330,7 @@ def real(value: Any, name: str, low: float, high: float) -> float:
 
 
 def text(value: str, what: str) -> str:
-  """Returns text that files can hold; raises a ValueError for other text."""
+  """Returns text; raises a ValueError if UTF-8 cannot encode it."""
   try:
     value.encode()
   except UnicodeEncodeError as error:
@@ -340,15 +340,15 @@ def text(value: str, what: str) -> str:
   return value
 
 
-_LONGEST = 100  # characters of a name that are shown
+_LONGEST = 100  # characters of a name in messages
 
 
 def unknown(
-  what: str, name: str, known: Iterable[str], *, summary: str = ''
+  what: str, name: Any, known: Iterable[str], *, summary: str = ''
 ) -> ValueError:
   """Returns the error for an unknown name, suggesting the nearest known one.
 
-  The summary, if there is one, stands for the list of all known names.
+  It lists all known names, or shows the summary instead.
   """
   known = list(known)
   longer = [other for other in known if other.startswith(f'{name}/')]
@@ -361,11 +361,26 @@ def unknown(
   )
 
 
+@contextlib.contextmanager
+def needed_for(purpose: str, extra: str) -> Iterator[None]:
+  """Says which extra of this package to install if an import fails."""
+  try:
+    yield
+  except ImportError as error:
+    missing = isinstance(error, ModuleNotFoundError)
+    reason = '' if missing else f': {error}'  # installed, but broken
+    raise type(error)(
+      f'{purpose} needs {error.name or "a package"}; pip install'
+      f' "aen[{extra}]"{reason}',
+      name=error.name,
+    ) from error
+
+
 _FORMULA = ('=', '+', '-', '@', '\t', '\r', "'")
 
 
 def cell(value: str) -> str:
-  """Returns text as a cell of a CSV file that no program takes for a formula.
+  """Escapes a cell of a CSV file, so that no program takes it for a formula.
 
   >>> cell('=1+1'), cell('rotation')
   ("'=1+1", 'rotation')
@@ -374,16 +389,16 @@ def cell(value: str) -> str:
 
 
 def from_cell(value: str) -> str:
-  """Restores what `cell` was given."""
+  """Inverts `cell`."""
   return value.removeprefix("'")
 
 
 def from_disk(key: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
-  """Returns int32 [N] from the folder of caches, computed if it is not there.
+  """Returns int32 [N] from the cache folder, or computes and stores it.
 
-  A file holds a checksum of its key and values, then the values. It appears
-  under its name only when complete, so any number of processes may share a
-  folder, and one that is damaged or misnamed is computed again.
+  A file holds a checksum of its key and values, then the values; damaged or
+  renamed files are computed again. Files are written atomically, so processes
+  may share the folder.
   """
   folder = cache_dir()
   if folder is None:

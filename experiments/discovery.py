@@ -35,9 +35,9 @@ from scipy import stats
 
 import aen
 from aen import io as io_lib
+from aen.data import own
 from aen.groups.symmetries import PAPER_SYMMETRIES
 from aen.search import mlp_space
-from aen.search import search as search_lib
 from experiments import augmentation
 from experiments import flags
 from experiments import invariant_sets
@@ -87,7 +87,7 @@ def load(name: str, seed: int) -> Problem:
   labels = np.concatenate([part.labels for part in parts])
   test = data.test.images
   if name in MADE:  # means of 2×2 blocks commute with rotations and flips
-    images, test = (search_lib.downscaled(x, 2, 2) for x in (images, test))
+    images, test = (own.downscaled(x, 2, 2) for x in (images, test))
   true = truth(name, images.shape[1])
   return Problem(images, labels, test, data.test.labels, seed, true)
 

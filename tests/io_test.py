@@ -23,3 +23,20 @@ def test_files_appear_only_when_complete(tmp_path):
     fail(KeyError('anything else'))
   assert path.read_bytes() == b'old'
   assert [p.name for p in path.parent.iterdir()] == ['file']
+
+
+def test_missing_and_broken_packages_name_the_extra():
+  with (
+    pytest.raises(ModuleNotFoundError) as missing,
+    io_lib.needed_for('drawing', 'data'),
+  ):
+    import a_package_that_nobody_has  # noqa: F401
+  assert str(missing.value) == (
+    'drawing needs a_package_that_nobody_has; pip install "aen[data]"'
+  )
+  assert missing.value.name == 'a_package_that_nobody_has'
+  with (
+    pytest.raises(ImportError, match=r'needs os; pip .*": cannot import name'),
+    io_lib.needed_for('drawing', 'data'),
+  ):
+    from os import what_it_does_not_have  # noqa: F401

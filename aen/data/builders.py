@@ -1,7 +1,7 @@
-"""TFDS builders without TensorFlow; importing registers those of our own.
+"""TFDS builders without TensorFlow; importing this registers our own.
 
-Images are stored as PNG, by Pillow, in array_record files, and
-`tfds.data_source` reads them.
+Images are encoded as PNG by Pillow and stored in array_record files, which
+`tfds.data_source` reads.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from aen.data import dataset as dataset_lib
 from aen.data import readers
 from aen.data import transform
 
-# Stock sets with a feature `id`, and how many digits its running number has.
+# Stock sets with a feature `id`, and the number of digits in it.
 _ID_DIGITS = {'cifar10': 5, 'svhn_cropped': 6}
 
 
@@ -25,11 +25,11 @@ class _FromArrays(tfds.core.GeneratorBasedBuilder, skip_registration=True):
   """Writes parts in the order of the official files."""
 
   source: catalogue.Source
-  parts: dataset_lib.Parts | None = None  # to be downloaded if not given
+  parts: dataset_lib.Parts | None = None  # downloaded if not given
 
   @property
   def _config(self) -> transform.Config | None:
-    """The transformations; stock sets have none, nor have their configs."""
+    """The transformations; None for stock sets, also with a config."""
     return transform.CONFIGS.get(getattr(self.builder_config, 'name', ''))
 
   def _split_generators(
@@ -56,7 +56,7 @@ class _FromArrays(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     self, side: dataset_lib.Split, split: str
   ) -> Iterator[tuple[int, dict[str, Any]]]:
     side = dataset_lib.transformed(side, self._config, split)
-    # Stock sets are stored as they are published.
+    # Stock sets are stored as published.
     transpose = self.source.transposed
     images = side.images.swapaxes(1, 2) if transpose else side.images
     labels = side.labels + self.source.first_label
@@ -71,7 +71,7 @@ class _FromArrays(tfds.core.GeneratorBasedBuilder, skip_registration=True):
 
 
 class _OwnBuilder(_FromArrays, skip_registration=True):
-  """A set that TFDS does not know."""
+  """A data set that TFDS does not have."""
 
   VERSION = tfds.core.Version('1.0.0')
   RELEASE_NOTES = {'1.0.0': 'First release.'}
@@ -100,7 +100,7 @@ class _OwnBuilder(_FromArrays, skip_registration=True):
 
 
 def _define(name: str, source: catalogue.Source) -> type[_OwnBuilder]:
-  """Defines a builder; TFDS registers every class that is defined."""
+  """Defines a builder class, which TFDS registers."""
   configs = [
     tfds.core.BuilderConfig(name=key, description=catalogue.describe(config))
     for key, config in transform.CONFIGS.items()
@@ -128,19 +128,19 @@ BUILDERS = {
 
 
 def stock_builder(source: catalogue.Source, data_dir: pathlib.Path) -> Any:
-  """Returns TFDS's own builder of a source, ready to be given parts.
+  """Returns TFDS's own builder of a source, which writes the given `parts`.
 
-  A stock builder calls TensorFlow to read files and to encode images. The class
-  made here inherits everything else from it, so what it writes is read by plain
-  `tfds.data_source('mnist')`: same version, order and pixels.
+  A stock builder calls TensorFlow to read files and encode images. This one
+  inherits everything else from it, so `tfds.data_source('mnist')` reads what it
+  writes: the same version, order and pixels.
   """
   name, _, config = source.tfds_name.partition('/')
   stock: Any = tfds.builder_cls(name)
 
   class Local(_FromArrays, stock, skip_registration=True):
-    """The stock builder, fed with arrays."""
+    """The stock builder, with images from arrays."""
 
-    pkg_dir_path = stock.pkg_dir_path  # where the stock builder's card lies
+    pkg_dir_path = stock.pkg_dir_path  # where the stock builder's card is
 
   Local.name, Local.source = stock.name, source
   return Local(config=config or None, data_dir=data_dir)

@@ -1,7 +1,7 @@
 """The catalogue: every data set that can be loaded by name.
 
-The entries are in catalogue.toml, which explains their keys. If images are grey
-and square, of even side, `g_<name>/<config>` follows.
+catalogue.toml holds the entries and explains their keys. Square greyscale sets
+of even side can also be loaded as `g_<name>/<config>`.
 """
 
 from collections.abc import Mapping
@@ -58,7 +58,7 @@ class Source:
   like: str = ''
 
   def __str__(self) -> str:
-    """Returns the data card: what a user should know about the set."""
+    """Returns the data card."""
     rows = (
       self.description,
       f'Licence: {self.licence}',
@@ -95,7 +95,7 @@ SOURCES: Mapping[str, Source] = {
   name: _source(name) for name in _CATALOGUE['sets']
 }
 
-# Grey square images of even side, on which all twelve symmetries act.
+# Square greyscale images of even side, on which all twelve symmetries act.
 G_NAMES = tuple(
   name
   for name, source in SOURCES.items()
@@ -106,9 +106,9 @@ _ORIGINALS = {f'g_{name}': name for name in SOURCES}
 
 
 def find(name: str) -> tuple[Source, transform.Config | None]:
-  """Returns the source of a name, and the config of its transformations.
+  """Returns the source and the config of a name.
 
-  `'mnist'` has no config; `'g_mnist/aug3'` is MNIST with config `aug3`.
+  `'g_mnist/aug3'` is MNIST with config `aug3`; `'mnist'` has no config.
   """
   if name in SOURCES:
     return SOURCES[name], None
@@ -131,13 +131,13 @@ def find(name: str) -> tuple[Source, transform.Config | None]:
 
 
 def is_name(name: str) -> bool:
-  """Whether a name is in the catalogue, whatever its config."""
+  """Whether a name is in the catalogue, with any config."""
   base = name.rpartition('/')[0]
   return name in SOURCES or _ORIGINALS.get(base) in G_NAMES
 
 
 def describe(config: transform.Config) -> str:
-  """Returns what a config does to images, in a sentence or two."""
+  """Describes in a sentence or two what a config does to images."""
   texts = _CATALOGUE['transformed']
   names = ', '.join(config.symmetries).replace('_', ' ')
   if not names:
@@ -153,7 +153,7 @@ def describe(config: transform.Config) -> str:
 
 
 def card(source: Source, config: transform.Config | None = None) -> Source:
-  """Returns a source with the whole description and citation of its card."""
+  """Returns a source with the complete description and citation of its card."""
   paragraphs = [
     source.description,
     f'{source.counts[0]} training and {source.counts[1]} test images of'

@@ -1,7 +1,7 @@
 """Images with labels: splits, parts, and the data set made of them.
 
-A part is what a source publishes, train or test; a split is what is used of it.
-Sequences, volumes and rows of tables are images too, with another grid than
+A part is train or test as published; a split is the portion of it in use.
+Sequences, volumes and rows of tables count as images, on another grid than
 (H, W); labels may be numbers to predict instead of classes.
 
 Legend: N images of H x W pixels, with C channels if they are coloured.
@@ -34,9 +34,9 @@ NUMBERING = (
 class Split:
   """Images that are used together.
 
-  Indices are positions in the official part that the images come from, which is
-  the training part for validation images. Images of one group belong together
-  (say, copies of one photograph) and are never divided between splits.
+  Indices are positions in the official part, which for validation images is the
+  training part. Images of one group (such as copies of one photograph) are
+  never divided between splits.
   """
 
   images: np.ndarray  # uint8 or float32 [N, *grid] or [N, *grid, C]
@@ -57,12 +57,12 @@ class Split:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Parts:
-  """A data set as its source gives it, not yet divided into splits."""
+  """A data set as published, not yet divided into splits."""
 
   train: Split
   test: Split
   class_names: tuple[str, ...]
-  partial: bool = False  # not the whole of an official set
+  partial: bool = False  # only a part of an official set
 
 
 def part(
@@ -76,9 +76,9 @@ def part(
 ) -> Split:
   """Checks and converts the arrays of one part; see `Split`.
 
-  Images may have an axis of one channel, which is dropped. A record is given
-  for images that are transformed already. Error messages begin with `where`.
-  Labels of dtype float32 are numbers to predict; other labels are classes.
+  Labels of dtype float32 are numbers to predict; other labels are classes. A
+  single channel is dropped. Images that are transformed already come with a
+  record. Error messages begin with `where`.
   """
   try:
     images, labels = np.asarray(images), np.asarray(labels)
@@ -109,23 +109,22 @@ def part(
       f' and one label per image, got labels of shape {labels.shape} for images'
       f' of shape {images.shape}; reshape them, or add what is missing'
     )
-  numbers = labels.dtype == np.float32
   whole = labels.dtype.kind in 'iu'
-  if numbers and not np.isfinite(labels).all():
-    raise ValueError(
-      f'{where}: expected finite numbers to predict, got NaN or infinity; leave'
-      ' those examples out'
-    )
-  if not numbers and (
-    not whole or labels.min() < 0 or labels.max() > np.iinfo(np.int32).max
-  ):
+  if labels.dtype == np.float32:
+    if not np.isfinite(labels).all():
+      raise ValueError(
+        f'{where}: expected finite numbers to predict, got NaN or infinity;'
+        ' leave those examples out'
+      )
+  elif whole and labels.min() >= 0 and labels.max() <= np.iinfo(np.int32).max:
+    labels = labels.astype(np.int32)
+  else:
     got = f'{labels.min()}…{labels.max()}' if whole else f'dtype {labels.dtype}'
     raise ValueError(
       f'{where}: expected whole labels from 0, got {got}; {NUMBERING}'
     )
   if num_channel_axes and images.shape[-1] == 1:
     images = images[..., 0]
-  labels = labels.astype(np.float32 if numbers else np.int32)
   return Split(images, labels, np.arange(len(images)), record, groups)
 
 
@@ -143,12 +142,12 @@ def fingerprint(*splits: Split) -> str:
 class Dataset:
   """A data set, ready to train on."""
 
-  name: str  # what was loaded; it says so if that is only a part of a set
+  name: str  # as loaded; ends in -partial-… if only a part of an official set
   train: Split
   validation: Split  # out of the official training part
   test: Split
   class_names: tuple[str, ...]  # one per label; empty if labels are numbers
-  partial: bool = False  # a part of an official set, not the whole
+  partial: bool = False  # only a part of an official set
   grid_axes: int = 2  # the first axes of an image, on which symmetries act
   classes: tuple[Any, ...] = ()  # the user's labels; 0, 1, … by default
 
@@ -182,8 +181,8 @@ class Dataset:
   ) -> 'Dataset':
     """Returns the data set with float32 images (x / 255 - mean) / std.
 
-    The defaults are those of the published experiments, for every set. Float
-    images are used as they are, and refused here.
+    The published experiments use the default values for every data set. Images
+    must be uint8: float images are used as they are.
     """
     if self.train.images.dtype != np.uint8:
       raise ValueError(
@@ -191,7 +190,7 @@ class Dataset:
         ' float images are used as they are; leave it out, or call it once, on'
         ' uint8 images as loaded'
       )
-    # One value per grey level: a gather is faster than arithmetic on pixels.
+    # Gathering from 256 levels is faster than arithmetic on all pixels.
     levels = ((np.arange(256) / 255 - mean) / std).astype(np.float32)
     scaled: Any = {
       name: dataclasses.replace(split, images=levels[split.images])
@@ -202,8 +201,7 @@ class Dataset:
   def refold(self, seed: int) -> 'Dataset':
     """Redraws the division into training and validation images.
 
-    The numbers of images and the test images stay the same, and images of one
-    group stay on one side.
+    Split sizes and test images stay the same, and groups stay undivided.
     """
     both = (self.train, self.validation)
     pooled: Any = {
@@ -218,6 +216,22 @@ class Dataset:
     )
     return dataclasses.replace(
       self, train=pool.take(train), validation=pool.take(validation)
+    )
+
+  def summary(self) -> str:
+    """Describes in one line how the data were interpreted."""
+    shape = '×'.join(map(str, self.image_shape[: self.grid_axes]))
+    if channels := self.image_shape[self.grid_axes :]:
+      shape += f' with {channels[0]} channels'
+    counts = ' + '.join(str(len(split)) for split in self._splits.values())
+    what = 'numbers to predict'
+    if self.class_names:
+      shown = ', '.join(self.class_names[:6])
+      more = ', …' if self.num_classes > 6 else ''
+      what = f'{self.num_classes} classes ({shown}{more})'
+    return (
+      f'{counts} training, validation and test examples of {shape}'
+      f' (grid_axes={self.grid_axes}), {what}'
     )
 
   def __repr__(self) -> str:
@@ -236,7 +250,7 @@ def divide(
   choice: splits_lib.Choice,
   config: transform.Config | None = None,
 ) -> Dataset:
-  """Divides official parts into splits, and transforms the images chosen."""
+  """Divides parts into splits, and transforms the images chosen."""
   train, validation = splits_lib.choose_train(
     parts.train.labels, parts.train.groups, choice
   )
@@ -256,9 +270,9 @@ def divide(
 def transformed(
   split: Split, config: transform.Config | None, part_name: str
 ) -> Split:
-  """Returns images of the part train or test, as a config transforms them.
+  """Transforms images of the part train or test as a config says.
 
-  Images that were transformed when they were prepared stay as they are.
+  Images that were prepared in transformed form are returned unchanged.
   """
   if config is None or split.record is not None:
     return split

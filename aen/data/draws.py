@@ -1,7 +1,7 @@
-"""Random words that never change between versions.
+"""Random numbers that never change between versions.
 
-NumPy guarantees the stream of a bit generator, but not that of the methods of
-`Generator`. Pixels and splits are therefore computed from raw words.
+NumPy guarantees the stream of a bit generator, but not of the methods of
+`Generator`. Pixels and splits are therefore computed from raw 64-bit words.
 """
 
 import numbers
@@ -17,7 +17,7 @@ CHOOSE_MNIST = 6
 
 
 def words(seed: int, stream: int, count: int) -> np.ndarray:
-  """Returns uint64 [count]; a longer draw starts with the shorter one."""
+  """Draws uint64 [count]; a longer draw begins with the shorter one."""
   if not isinstance(seed, numbers.Integral) or not 0 <= seed < 2**64:
     raise ValueError(
       f'a seed is a whole number from 0 to 2**64 - 1, got {seed!r}; try seed=0'
@@ -27,7 +27,7 @@ def words(seed: int, stream: int, count: int) -> np.ndarray:
 
 
 def unit(seed: int, stream: int, count: int) -> np.ndarray:
-  """Returns float64 [count], uniform in [0, 1)."""
+  """Draws float64 [count], uniform in [0, 1)."""
   return (words(seed, stream, count) >> np.uint64(11)) * 2.0**-53
 
 

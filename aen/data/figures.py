@@ -15,20 +15,20 @@ from aen.groups import symmetries as symmetries_lib
 def draw_samples(
   name: str, places: finding.Places, figures_dir: io_lib.PathLike
 ) -> list[pathlib.Path]:
-  """Draws both sample figures of a G-data set as PNG, and returns the files.
+  """Draws both sample figures of a G-data set as PNG, and returns their paths.
 
-  `g_mnist_singles.png` shows originals and each symmetry applied once, whatever
-  is drawn; `g_mnist_combinations.png` originals and Aug1…Aug5 as the data set
-  draws them. Of the config in the name only the flavour matters, published or
-  `_group`, which follows the name of the files.
+  `g_mnist_singles.png` shows originals, and each symmetry applied once;
+  `g_mnist_combinations.png` originals, and Aug1…Aug5 as in the data sets. Of
+  the config in `name`, only the ending `_group` matters: the figures and their
+  names have it too.
   """
   from matplotlib import figure  # optional, slow to import
 
   source, config = catalogue.find(name)
   if config is None:
     raise ValueError(
-      f'sample figures show transformations, which {name!r} has none of; ask'
-      f" for 'g_{name}/aug3'"
+      'sample figures need a data set with transformations, got'
+      f" {name!r}; ask for 'g_{name}/aug3'"
     )
   ending = '' if config.as_published else '_group'
   test = finding.find(source, None, places).test

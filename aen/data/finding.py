@@ -1,6 +1,6 @@
-"""Where a data set is: raw files, an installed package, TFDS, or nowhere.
+"""Finds a data set: raw files, installed packages, TFDS, or a download.
 
-TFDS is optional: it is imported only when it is needed.
+TFDS is optional, and imported only when it is needed.
 """
 
 from collections.abc import Iterable
@@ -17,16 +17,16 @@ import urllib.request
 
 import numpy as np
 
+from aen import io as io_lib
 from aen.data import readers
 from aen.data.catalogue import File
 from aen.data.catalogue import Source
 from aen.data.dataset import Parts
 from aen.data.transform import Config
 from aen.data.transform import Transformations
-from aen.io import PathLike
 
 RAW_DIR_VARIABLE = 'AEN_RAW_DIR'
-# Formats that give random access, and so can be read without TensorFlow.
+# Formats with random access, which can be read without TensorFlow.
 _READABLE = ('array_record', 'riegeli')
 
 
@@ -34,14 +34,14 @@ _READABLE = ('array_record', 'riegeli')
 class Places:
   """Where to look, and what to accept; see `load_dataset`."""
 
-  raw_dir: PathLike | None = None
-  data_dir: PathLike | None = None
+  raw_dir: io_lib.PathLike | None = None
+  data_dir: io_lib.PathLike | None = None
   download: bool = True
   partial: bool = False
 
   @property
   def raw(self) -> pathlib.Path | None:
-    """The raw directory that was given, or else set in the environment."""
+    """The raw directory given, or else that of the environment variable."""
     given = self.raw_dir or os.environ.get(RAW_DIR_VARIABLE)
     if not given:
       return None
@@ -57,14 +57,14 @@ class Places:
 
   @property
   def tfds(self) -> pathlib.Path:
-    """Where TFDS keeps data, by default where TFDS itself looks."""
+    """Where TFDS keeps its data, by default its own default directory."""
     default = os.environ.get('TFDS_DATA_DIR', '~/tensorflow_datasets')
     return pathlib.Path(self.data_dir or default).expanduser()
 
 
 def tfds() -> Any:
-  """Returns TFDS."""
-  with readers.needed_for('downloading'):
+  """Imports and returns TFDS."""
+  with io_lib.needed_for('downloading', 'data'):
     import tensorflow_datasets  # takes a second
   return tensorflow_datasets
 
@@ -72,9 +72,8 @@ def tfds() -> Any:
 def find(source: Source, config: Config | None, places: Places) -> Parts:
   """Returns a data set from the first place that has it.
 
-  Raw files come first, then what TFDS has prepared (preferably with the
-  transformations of the config), then a partial file if that is accepted, then
-  a download.
+  In order: raw files, what TFDS has prepared (preferably transformed by the
+  config), a partial file if accepted, a download.
   """
   if not source.files:  # embedded
     return readers.read(source, ())
@@ -103,7 +102,7 @@ def find(source: Source, config: Config | None, places: Places) -> Parts:
 
 
 def _path(folder: pathlib.Path, file: File) -> pathlib.Path:
-  """Returns where a file lies; what was published as .gz may be unpacked."""
+  """Returns the path of a file; a .gz file may have been unpacked."""
   path = folder / file.name
   unpacked = path.with_suffix('')
   packed = path.suffix == '.gz' and not path.is_file()
@@ -113,7 +112,7 @@ def _path(folder: pathlib.Path, file: File) -> pathlib.Path:
 def _read_prepared(
   source: Source, config: Config | None, places: Places
 ) -> Parts | None:
-  """Returns what TFDS has prepared and can be read without TensorFlow."""
+  """Returns what TFDS has prepared, if readable without TensorFlow."""
   installed = importlib.util.find_spec('tensorflow_datasets') is not None
   if not source.tfds_name or not installed:
     return None
@@ -143,8 +142,8 @@ def _read_split(builder: Any, split: str, config: Config | None) -> list[Any]:
     png = io.BytesIO(example['image'])
     example['image'] = np.asarray(Image.open(png, formats=['PNG']))
   if not builder.info.disable_shuffling:
-    # TFDS stores examples sorted by the MD5 of the split's name and the key,
-    # which for all sets read here is the running number.
+    # TFDS sorts examples by the MD5 of the split's name and the key, which for
+    # all sets read here is the position in the official files.
     def digest(key: int) -> bytes:
       salted = f'{split}{key}'.encode()
       return hashlib.md5(salted, usedforsecurity=False).digest()
@@ -166,7 +165,7 @@ def _read_split(builder: Any, split: str, config: Config | None) -> list[Any]:
 def _download(
   source: Source, places: Places, partial: readers.Paths
 ) -> readers.Paths:
-  """Downloads the official files, or says what is missing."""
+  """Downloads the official files; otherwise the error names what is missing."""
   try:
     if not places.download:
       raise OSError('download=False forbids downloading')
@@ -193,7 +192,7 @@ def _download(
 
 
 def _download_by_tfds(source: Source, folder: pathlib.Path) -> readers.Paths:
-  """Downloads files, unless TFDS has them already; OSError if it cannot."""
+  """Downloads files that TFDS does not have; raises an OSError on failure."""
   urls = {file.name: file.url for file in source.files}
   api = tfds().download
   manager = api.DownloadManager(download_dir=folder, dataset_name=source.name)
@@ -211,11 +210,11 @@ def _download_by_tfds(source: Source, folder: pathlib.Path) -> readers.Paths:
 
 
 def _fail_fast(urls: Iterable[str], folder: pathlib.Path) -> None:
-  """Raises OSError if files are missing and their hosts cannot be resolved.
+  """Raises an OSError if the host of a missing file cannot be resolved.
 
-  Without a network TFDS retries for minutes before it gives up.
+  Without a network, TFDS retries for minutes before it gives up.
   """
-  if urllib.request.getproxies():  # the proxy resolves names, not we
+  if urllib.request.getproxies():  # the proxy resolves names
     return
   notes = [path.read_text() for path in folder.glob('*.INFO')]
   for url in urls:
@@ -228,6 +227,6 @@ def _fail_fast(urls: Iterable[str], folder: pathlib.Path) -> None:
 
 
 def _root(error: BaseException) -> BaseException:
-  """Returns the innermost reason of an error, the shortest to read."""
+  """Returns the innermost cause of an error, whose message is the shortest."""
   reason = getattr(error, 'reason', None) or (error.args or (None,))[0]
   return _root(reason) if isinstance(reason, BaseException) else error

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from aen import io as io_lib
 from aen.data import catalogue
 from aen.data import dataset as dataset_lib
 from aen.data import finding
 from aen.data import own
 from aen.data import splits
-from aen.io import PathLike
 
 
 def load_dataset(
@@ -26,8 +26,8 @@ def load_dataset(
   seed: int = 0,
   stratified: bool = True,
   partial: bool = False,
-  raw_dir: PathLike | None = None,
-  data_dir: PathLike | None = None,
+  raw_dir: io_lib.PathLike | None = None,
+  data_dir: io_lib.PathLike | None = None,
   download: bool = True,
 ) -> dataset_lib.Dataset:
   """Loads a data set into memory.
@@ -36,34 +36,35 @@ def load_dataset(
   `'fashion_mnist'`, `'kmnist'`, `'emnist/letters'` (and its other configs),
   `'cifar10'`, `'svhn_cropped'`, `'rot_mnist'`, `'rot_mnist_made'`,
   `'sign_language_mnist'`. With transformed images: `'g_mnist/aug3'`, and so on
-  for every grey square set and every config of
-  `aen.data.transform.CONFIGS`. Or the path of an .npz file (x_train,
-  y_train, and if there are any x_test, y_test, class_names) or of a folder of
-  class-named folders of images, or of train/ and test/ with such folders.
+  for every square greyscale set and every config of
+  `aen.data.transform.CONFIGS`. Or the path of an .npz file (x_train, y_train,
+  optionally x_test, y_test, class_names), of a folder with one folder of images
+  per class, or of a folder with train/ and test/ of that form.
 
-  Images are uint8 as they are stored; `data.normalised()` gives float32. Your
-  own float images are used as they are, your own grey images of 16 bits are
-  scaled to 8.
+  Images are uint8 as stored; `data.normalised()` converts them to float32. Your
+  own float images are used as they are; your own 16-bit greyscale images are
+  scaled to 8 bits.
 
   Args:
     name: A name above, or a path.
-    size: The numbers of one of the paper's experiments: `'search'` (4000
+    size: The split sizes of one of the paper's experiments: `'search'` (4000
       training and 1000 validation images), `'retrain'` (10000 training and 1000
-      test images) or `'gcnn'` (6000 and 1000 as in search). `num_train`,
-      `num_validation` and `num_test` override it.
-    num_train: Training images; all that validation leaves by default.
-    num_validation: Validation images, out of the training part; a sixth of it
-      by default, or less if `num_train` leaves less.
-    num_test: Test images; all by default.
-    seed: Fixes which images are chosen (not how a G-data set transforms them:
-      its pixels are part of its definition).
-    stratified: Choose images in proportion to the classes.
-    partial: Accept a part of an official set where the whole is not at hand.
-      The name and the fingerprint then say so.
-    raw_dir: Where official files lie, `<raw_dir>/<name>/<file>`; by default
+      test images) or `'gcnn'` (6000 training and 1000 validation images).
+      `num_train`, `num_validation` and `num_test` override it.
+    num_train: Number of training images; by default all that are not used for
+      validation.
+    num_validation: Number of validation images, out of the training part; a
+      sixth of it by default, or fewer if `num_train` leaves fewer.
+    num_test: Number of test images; all by default.
+    seed: Determines which images are chosen (not how a G-data set transforms
+      them: its pixels are part of its definition).
+    stratified: Whether to choose images in proportion to the classes.
+    partial: Whether to accept a part of an official set where the whole set is
+      not available. The name and the fingerprint then say so.
+    raw_dir: Folder of the official files, `<raw_dir>/<name>/<file>`; by default
       the environment variable AEN_RAW_DIR.
     data_dir: Where TFDS keeps its data; by default ~/tensorflow_datasets.
-    download: Whether files that are not at hand may be downloaded, by TFDS.
+    download: Whether TFDS may download missing files.
 
   Returns:
     The splits, each with images [N, H, W] (colour: [N, H, W, C]) and labels
@@ -81,7 +82,7 @@ def load_dataset(
   if own.is_path(name):
     path = pathlib.Path(name).expanduser()
     parts = own.read(path)
-    # A file's name is bytes, a data set's name goes into files of text.
+    # A file name may be any bytes; the name of a data set must be text.
     name = os.fsencode(path.stem).decode(errors='replace')
   else:
     source, config = catalogue.find(str(name))
@@ -105,60 +106,66 @@ def from_arrays(
   stratified: bool = True,
   grid_axes: int = 2,
 ) -> dataset_lib.Dataset:
-  """Makes a data set of your own arrays; float images are kept as float32.
+  """Makes a data set of your own arrays.
 
-  Images are uint8 or finite float, [N, H, W] or [N, H, W, C], or with other
-  `grid_axes` [N, *grid] or [N, *grid, C]. Labels [N] are whole numbers from 0,
-  none left out unless there are class names, one per label and all different;
-  numbers to predict are float32. Without test images, a sixth of the images is
-  held out. Reports call the data set `name`. The rest is as in `load_dataset`.
+  Images are uint8 or finite float (stored as float32), [N, H, W] or
+  [N, H, W, C], or with other `grid_axes` [N, *grid] or [N, *grid, C]. Class
+  labels [N] are integers from 0; without `class_names` (unique, one per label)
+  every class must occur. Numbers to predict are float32. Without test images, a
+  sixth of the images is held out. Error messages and reports call the data set
+  `name`. The other arguments are those of `load_dataset`.
   """
   test = test_images, test_labels
   parts = own.as_parts(
     (images, labels), test, class_names, where=name, grid_axes=grid_axes
   )
-  sizes = num_train, num_validation, num_test
-  choice = splits.Choice(*sizes, seed=seed, stratified=stratified)
+  choice = splits.Choice(num_train, num_validation, num_test, seed, stratified)
   data = dataset_lib.divide(parts, name, choice)
   return dataclasses.replace(data, grid_axes=grid_axes)
 
 
 def from_examples(
-  inputs: np.ndarray,
-  targets: Any,
+  images: Any,
+  labels: Any,
   *,
-  test_inputs: np.ndarray | None = None,
-  test_targets: Any = None,
+  test_images: Any = None,
+  test_labels: Any = None,
   class_names: Sequence[str] | None = None,
   grid_axes: int | None = None,
   task: str | None = None,
+  downscale: int = 1,
   **options: Any,
 ) -> dataset_lib.Dataset:
-  """Makes a data set of arrays of any shape with targets of any kind.
+  """Makes a data set of the arguments of `discover`, which explains them.
 
-  See `own.as_inputs` for inputs and `grid_axes`, `own.as_targets` for targets
-  and `task`, `from_arrays` for everything else.
+  Images may have any shape, see `own.as_inputs`, and labels be of any kind, see
+  `own.as_targets`. `options` are those of `from_arrays`.
   """
-  inputs, grid_axes = own.as_inputs(inputs, grid_axes)
-  every, count = targets, len(targets)
-  if test_inputs is not None and test_targets is not None:
-    test_inputs, _ = own.as_inputs(test_inputs, grid_axes)
-    every = [*targets, *test_targets]  # classes are numbered together
-  labels, classes = own.as_targets(every, task)
+  images, grid_axes = own.as_inputs(images, grid_axes)
+  if downscale != 1:
+    io_lib.positive(downscale, 'downscale')
+    images = own.downscaled(images, grid_axes, downscale)
+    if test_images is not None:
+      test_images = own.downscaled(test_images, grid_axes, downscale)
+  every, count = labels, len(labels)
+  if test_images is not None and test_labels is not None:
+    test_images, _ = own.as_inputs(test_images, grid_axes)
+    every = [*labels, *test_labels]  # classes are numbered together
+  targets, classes = own.as_targets(every, task)
   if class_names is None:
     class_names = [str(value) for value in classes]
   elif classes and all(
     isinstance(value, int) and 0 <= value < len(class_names)
     for value in classes
   ):
-    # Whole labels number the names, also of classes without examples.
-    labels = np.array(classes, np.int32)[labels]
+    # Integer labels index the names, which may include unused classes.
+    targets = np.array(classes, np.int32)[targets]
     classes = tuple(range(len(class_names)))
   data = from_arrays(
-    inputs,
-    labels[:count],
-    test_images=test_inputs,
-    test_labels=None if test_targets is None else labels[count:],
+    images,
+    targets[:count],
+    test_images=test_images,
+    test_labels=None if test_labels is None else targets[count:],
     class_names=class_names if classes else None,
     grid_axes=grid_axes,
     **options,
@@ -169,11 +176,10 @@ def from_examples(
 def read_examples(
   name: str | os.PathLike[str], target: str | None = None
 ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-  """Reads data for `discover`: as `load_dataset`, or a .csv file.
+  """Reads arguments for `discover` from what `load_dataset` takes, or a .csv.
 
-  Returns the inputs, the targets (of a .csv file the column `target`, the last
-  one by default), and the keyword arguments test_images and test_labels, if
-  there are test examples.
+  Returns the inputs, the targets (of a .csv file the column `target`, by
+  default the last), and keyword arguments: the test images and labels, if any.
   """
   path = pathlib.Path(name).expanduser()
   is_file = own.is_path(name) and not path.is_dir()
@@ -181,7 +187,7 @@ def read_examples(
     return (*own.read_csv(path, target), {})
   if target is not None:
     raise ValueError(
-      f'only columns of a .csv file can be a target, got {name} and {target!r}'
+      f'a target column needs a .csv file, got {name} and target {target!r}'
     )
   if is_file:
     inputs, targets, *test = own.read_arrays(path, 'x_test', 'y_test')

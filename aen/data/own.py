@@ -1,4 +1,4 @@
-"""Your own data: a folder of class-named folders, an .npz file, or arrays."""
+"""Your own data: folders of images, .npz and .csv files, or arrays."""
 
 from collections.abc import Sequence
 import contextlib
@@ -19,12 +19,12 @@ from aen.data import splits
 _PATH_STARTS = ('/', './', '../', '~')
 _ENDINGS = ('.png', '.jpg', '.jpeg', '.bmp', '.gif', '.tif', '.tiff', '.webp')
 _SPLITS = ('train', 'test', 'val', 'valid', 'validation')
-_MAX_CODE = 15  # uint8 images up to this level hold codes, not grey levels
-_LEVELS_16 = 257  # 65535 // 255: how many 16-bit levels make one of 8 bits
+_MAX_CODE = 15  # uint8 images with no higher value hold codes, not grey levels
+_LEVELS_16 = 257  # 65535 // 255: 16-bit levels per 8-bit level
 
 
 def is_path(name: str | os.PathLike[str]) -> bool:
-  """Whether a name means a file or folder; catalogue names come first."""
+  """Whether a name is a path; names in the catalogue take precedence."""
   if not isinstance(name, str | os.PathLike) or name == '':
     raise ValueError(
       'expected the name of a data set or the path of an .npz file or image'
@@ -47,7 +47,7 @@ def read(path: pathlib.Path) -> dataset_lib.Parts:
 
 
 def read_arrays(path: pathlib.Path, *optional: str) -> list[Any]:
-  """Returns x_train, y_train and optional arrays of an .npz file."""
+  """Returns x_train, y_train and optional arrays (or None) of an .npz file."""
   _check_file(path, 'an .npz file or a folder of class-named folders of images')
   return readers.read_npz(path, 'x_train', 'y_train', optional=optional)
 
@@ -64,9 +64,9 @@ def _check_file(path: pathlib.Path, expected: str) -> None:
 def read_folder(folder: pathlib.Path) -> dataset_lib.Parts:
   """Reads `<folder>/<class>/<image>` or `<folder>/<train|test>/<class>/…`.
 
-  Hidden files and folders (leading dot) and `__MACOSX` are ignored, and so is
-  what lies beside `train` and `test` if both are there. A class folder without
-  images is an error; `test` may leave out classes of `train`.
+  Ignores hidden files and folders (leading dot), `__MACOSX`, and anything
+  beside `train` and `test` if both exist. A class folder without images is an
+  error; `test` may lack classes of `train`.
   """
   names = _class_names(folder)
   halves = [name for name in names if name.lower() in _SPLITS]
@@ -105,7 +105,7 @@ def _class_names(folder: pathlib.Path) -> tuple[str, ...]:
 
 
 def _check_inside(path: pathlib.Path, folder: pathlib.Path) -> None:
-  """Raises if a link leads out of the folder that it lies in."""
+  """Raises a ValueError if a path is a link to outside the folder."""
   if not path.resolve().is_relative_to(folder.resolve()):
     raise ValueError(
       f'{path}: expected files and folders inside {folder}, got a link to'
@@ -116,7 +116,7 @@ def _check_inside(path: pathlib.Path, folder: pathlib.Path) -> None:
 def _read_classes(
   folder: pathlib.Path, names: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns images and labels, in the order of class and file names."""
+  """Returns images and labels, sorted by class name, then file name."""
   present = _class_names(folder)
   unknown = sorted(set(present) - set(names))
   if unknown:
@@ -153,7 +153,7 @@ def _read_classes(
     paths += found
     labels += [names.index(name)] * len(found)
   images = [read_image(path) for path in paths]
-  if any(image.ndim == 3 for image in images):  # one in colour: all in colour
+  if any(image.ndim == 3 for image in images):  # one is coloured: all become so
     images = [x if x.ndim == 3 else np.stack([x] * 3, -1) for x in images]
   for image, path in zip(images, paths, strict=True):
     if image.shape != images[0].shape:
@@ -167,9 +167,9 @@ def _read_classes(
 def read_image(path: pathlib.Path) -> np.ndarray:
   """Returns an image as uint8 [H, W], or [H, W, 3] if it is coloured.
 
-  Grey images of 16 bits are scaled from 0…65535 to 0…255.
+  Greyscale images of 16 bits are scaled from 0…65535 to 0…255.
   """
-  with readers.needed_for('reading folders of images'):
+  with io_lib.needed_for('reading folders of images', 'data'):
     from PIL import Image
   with (
     readers.intact(path, 'an image that Pillow reads', 'remove or convert it'),
@@ -201,28 +201,28 @@ def as_parts(
   where: str,
   grid_axes: int = 2,
 ) -> dataset_lib.Parts:
-  """Returns parts that fit together, holding out test images if need be.
+  """Checks images and labels of train and test; see `load.from_arrays`.
 
-  Each is given by its images and labels, and the test part by None and None if
-  there is none.
+  If test images and labels are None, a sixth of the images is held out.
   """
   part = functools.partial(dataset_lib.part, grid_axes=grid_axes)
-  given = [array is not None for array in test_arrays]
-  if any(given) and not all(given):
+  has_test, has_test_labels = (array is not None for array in test_arrays)
+  if has_test != has_test_labels:
     raise ValueError(
       f'{where}: expected test images and test labels, or neither, got only'
       ' one of the two; give both'
     )
   parts = [part(*train_arrays, where=where)]
-  if any(given):
+  least, advice = splits.SHARE, 'add images, or give test images'
+  if has_test:
     parts.append(part(*test_arrays, where=f'{where}, test'))
-  total, least = sum(map(len, parts)), 3 if any(given) else splits.SHARE
+    least, advice = 3, 'add images'
+  total = sum(map(len, parts))
   if total < least:
-    advice = 'add images' if any(given) else 'add images, or give test images'
     raise ValueError(
       f'{where}: expected at least {least} images, got {total}; {advice}'
     )
-  if not any(given):
+  if not has_test:
     rows = splits.hold_out(parts[0].labels, total // splits.SHARE)
     parts = [parts[0].take(some) for some in rows]
   train, test = parts
@@ -245,9 +245,9 @@ def as_parts(
 def _checked_names(
   names: Sequence[str] | None, used: np.ndarray, where: str
 ) -> tuple[str, ...]:
-  """Returns one name per label, the numbers themselves by default.
+  """Returns one name per label, by default its number.
 
-  Without names, every label up to the highest must be used.
+  Without names, every label up to the highest must occur.
   """
   highest = int(used[-1])
   if names is None:
@@ -282,10 +282,10 @@ def _checked_names(
 def read_csv(
   path: pathlib.Path, target: str | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Reads a table: a header, then numbers; one column is the target.
+  """Reads a header and rows of numbers; one column is the target.
 
-  Returns the other columns, float32 [N, F], and the target as it is, [N]. It is
-  the last column by default.
+  Returns the other columns, float32 [N, F], and the target column [N] (by
+  default the last), as float64 if it holds numbers and else as strings.
   """
   _check_file(path, 'a .csv file')
   with open(path, newline='', encoding='utf-8-sig') as file:
@@ -299,7 +299,7 @@ def read_csv(
   target = header[-1] if target is None else target
   if target not in header:
     raise ValueError(
-      f'{path}: there is no column {target!r}, but: {", ".join(header[:20])}'
+      f'{path}: there is no column {target!r}; it has {", ".join(header[:20])}'
     )
   for number, row in enumerate(rows, start=2):
     if len(row) != len(header):
@@ -323,11 +323,12 @@ def read_csv(
 def as_inputs(
   inputs: np.ndarray, grid_axes: int | None = None
 ) -> tuple[np.ndarray, int]:
-  """Returns arrays of any shape and numbers as images, and their grid axes.
+  """Converts inputs to images; also returns their number of grid axes.
 
-  By default all axes are grid axes; but the last axis of [N, H, W, C] holds
-  channels if it is at most 4, or at most half as long as both others, that of
-  [N, L, C] if it is at most a quarter of L, and that of four axes always.
+  Inputs are numbers of any shape [N, …]. By default all axes of an example are
+  grid axes, unless its last axis looks like channels: C of [N, H, W, C] if
+  C ≤ 4 or 2C ≤ min(H, W), of [N, L, C] if 4C ≤ L, and always if an example has
+  four axes or more.
 
   >>> [as_inputs(np.ones((9, *shape)))[1] for shape in
   ...  [(8,), (3, 3), (40, 4), (28, 28, 3), (8, 8, 8), (8, 8, 8, 2)]]
@@ -357,27 +358,46 @@ def as_inputs(
     )
   if inputs.dtype.kind == 'f':
     return inputs, grid_axes
-  # Grey levels of images have a scaling of their own; other whole numbers,
-  # such as one-hot codes, are standardised.
+  # Grey levels are scaled as images; other integers, such as one-hot codes, are
+  # standardised.
   grey = inputs.dtype == np.uint8 and grid_axes == 2
   if not (grey and inputs.max(initial=0) > _MAX_CODE):
     inputs = inputs.astype(np.float32)
   return inputs, grid_axes
 
 
-MAX_CLASSES = 20  # that whole numbers may stand for, however few examples
+def downscaled(images: np.ndarray, grid_axes: int, factor: int) -> np.ndarray:
+  """Averages blocks of `factor` pixels a side; returns float32 images.
+
+  >>> downscaled(np.arange(8.0).reshape(1, 2, 4), 2, 2).tolist()
+  [[[2.5, 4.5]]]
+  """
+  images = np.asarray(images)
+  shape = images.shape[1 : 1 + grid_axes]
+  if any(side % factor for side in shape):
+    raise ValueError(
+      f'downscale={factor} must divide the sides of the grid, got {shape}; crop'
+      ' the images, or choose another factor'
+    )
+  blocks = [part for side in shape for part in (side // factor, factor)]
+  split = images.reshape(len(images), *blocks, *images.shape[1 + grid_axes :])
+  axes = tuple(range(2, 2 + 2 * grid_axes, 2))
+  return split.mean(axis=axes, dtype=np.float64).astype(np.float32)
+
+
+MAX_CLASSES = 20  # up to which integer targets are classes in any case
 TASKS = ('classification', 'regression')
 
 
 def as_targets(
   targets: Any, task: str | None = None
 ) -> tuple[np.ndarray, tuple[Any, ...]]:
-  """Returns targets of any kind as class labels or as numbers.
+  """Converts targets of any kind to class labels or to numbers to predict.
 
-  Names, truth values, whole numbers, one-hot rows [N, K] and anything that can
-  be hashed are classes, numbers with fractions are regression targets, unless
-  `task` says otherwise. Classes become labels, int32 [N] from 0, and what each
-  label stands for; numbers become float32 [N], and no classes.
+  Unless `task` says otherwise, floats with fractions are numbers to predict;
+  strings, booleans, integers, one-hot rows [N, K] and any other hashable values
+  are classes. Returns labels, int32 [N] from 0, and the class of each label; or
+  numbers, float32 [N], and an empty tuple.
 
   >>> as_targets(['cat', 'dog', 'cat'])
   (array([0, 1, 0], dtype=int32), ('cat', 'dog'))
@@ -396,9 +416,9 @@ def as_targets(
       return labels, tuple(range(array.shape[1]))
   if array.ndim != 1:
     raise ValueError(
-      f'expected one target per example, got shape {array.shape}; of one-hot'
-      ' rows each holds a single 1 and otherwise 0, and of several numbers to'
-      ' predict give one at a time, such as targets[:, 0]'
+      f'expected one target per example, got shape {array.shape}; one-hot rows'
+      ' hold a single 1 and otherwise 0; to predict several numbers, give one'
+      ' at a time, such as targets[:, 0]'
     )
   if kind == 'f' and not np.isfinite(array).all():
     raise ValueError(
@@ -436,7 +456,7 @@ def as_targets(
 
 
 def _as_array(targets: Any) -> np.ndarray:
-  """Returns targets as an array; tuples, None and mixtures stay whole."""
+  """Returns targets as an array, of objects if tuples, None or mixed types."""
   if isinstance(targets, np.ndarray):
     return targets
   values = list(targets)

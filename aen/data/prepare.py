@@ -1,4 +1,4 @@
-"""Preparing data sets on disk: for TFDS, and as one .npz file each."""
+"""Prepares data sets on disk: for TFDS, or as one .npz file."""
 
 import contextlib
 import pathlib
@@ -16,11 +16,10 @@ from aen.data import finding
 def prepare_tfds(
   name: str, places: finding.Places, *, max_examples: int | None = None
 ) -> pathlib.Path:
-  """Prepares a data set so that plain `tfds.data_source(name)` reads it.
+  """Prepares a data set so that `tfds.data_source(name)` reads it.
 
-  Returns the directory, which appears only when it is complete. If there are at
-  most `max_examples` images per split, use a `data_dir` of its own, because
-  TFDS does not tell such a set from a whole.
+  Returns the directory, which appears only when complete. With `max_examples`
+  per split, use a separate `data_dir`: TFDS takes such a set for a whole one.
   """
   if places.partial:
     raise ValueError(
@@ -34,7 +33,7 @@ def prepare_tfds(
   full_name = name if config else source.tfds_name
   own = builders.BUILDERS.get(full_name.partition('/')[0])
   if own is not None:
-    source = own.source  # train and test are never stored swapped
+    source = own.source  # never with train and test swapped
     builder = tfds.builder(full_name, data_dir=places.tfds)
   elif source.tfds_name and not config:
     builder = builders.stock_builder(source, places.tfds)
@@ -48,7 +47,7 @@ def prepare_tfds(
   builder.parts = finding.find(source, None, places)
   with (
     io_lib.clear_when_disk_is_full(builder.data_dir),
-    contextlib.suppress(FileExistsError),  # another process was faster
+    contextlib.suppress(FileExistsError),  # by another process
   ):
     builder.download_and_prepare(
       file_format='array_record',
@@ -66,12 +65,12 @@ def write_npz(
   *,
   max_examples: int | None = None,
 ) -> pathlib.Path:
-  """Writes a whole data set as one .npz file, for people without TFDS.
+  """Writes a data set as one .npz file, which can be read without TFDS.
 
   It holds x_train, y_train, x_test, y_test, class_names, the data card, and
   for a G-data set powers_train, angles_train, powers_test and angles_test.
-  Returns the file, `<npz_dir>/g_mnist-aug3.npz` for `'g_mnist/aug3'`, or with
-  at most `max_examples` images per split, `…-partial-….npz`.
+  Returns its path, `<npz_dir>/g_mnist-aug3.npz` for `'g_mnist/aug3'`; with
+  `max_examples` per split, or of a partial set, `…-partial-….npz`.
   """
   import tqdm  # an optional dependency
 

@@ -1,9 +1,9 @@
 """From files to arrays: one reader per format, in the registry `READERS`.
 
 A reader maps a source and the paths of its files, in the order of the
-catalogue, to images (uint8, 0 for black) and labels of train and of test, as
-published. `intact` reports whatever a damaged file raises in one clear line;
-`read` checks checksums, types, shapes, counts and labels for all formats.
+catalogue, to images (uint8, 0 is black) and labels of train and test, as
+published. `read` checks checksums, types, shapes, counts and labels for all
+formats.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,27 +19,27 @@ import zipfile
 
 import numpy as np
 
+from aen import io as io_lib
 from aen.data import dataset as dataset_lib
 from aen.data import draws
 from aen.data import splits
 from aen.data import transform
 from aen.data.catalogue import File
 from aen.data.catalogue import Source
-from aen.io import PathLike
 
 Paths = Sequence[pathlib.Path]
-# The first arguments of `part`, at least images and labels, for train and test.
+# For train and test: the first arguments of `part`, at least images and labels.
 Arrays = Iterable[Sequence[Any]]
 Reader = Callable[[Source, Paths], Arrays]
 
-# How many times its size a file may take in memory: images take up to 20 times,
-# zeros 1000 times.
+# How many times its size a file may take in memory. Images take up to 20 times,
+# compressed zeros 1000 times.
 MAX_EXPANSION = 100
-_ALWAYS_EXPANDED = 2**26  # bytes that are no harm
+_ALWAYS_EXPANDED = 2**26  # bytes that are always accepted
 
 
 def read(source: Source, paths: Paths) -> dataset_lib.Parts:
-  """Reads official files; ValueError if they are others, or damaged."""
+  """Reads official files; raises a ValueError if they are not, or damaged."""
   alternatives = source.files, source.extracted
   files = next(files for files in alternatives if len(files) == len(paths))
   for file, path in zip(files, paths, strict=True):
@@ -51,9 +51,10 @@ def read(source: Source, paths: Paths) -> dataset_lib.Parts:
 def as_parts(
   source: Source, arrays: Arrays, *, where: str, partial: bool = False
 ) -> dataset_lib.Parts:
-  """Checks arrays and arranges them: images upright, labels from 0.
+  """Checks and converts arrays: images upright, labels from 0.
 
-  A part of a set is arranged already. Error messages call its origin `where`.
+  Arrays of a partial set are converted already. Error messages begin with
+  `where`.
   """
   first = 0 if partial else source.first_label
   last = first + len(source.class_names) - 1
@@ -83,7 +84,7 @@ def as_parts(
 
 
 def verify(path: pathlib.Path, file: File) -> None:
-  """Raises ValueError if a file is not the official one."""
+  """Raises a ValueError if a file is not the official one."""
   known = file.sha256, file.content_sha256
   if not any(known):
     return
@@ -91,7 +92,7 @@ def verify(path: pathlib.Path, file: File) -> None:
     digest = found = hashlib.file_digest(f, 'sha256').hexdigest()
   if digest not in known and path.suffix == '.gz' and file.content_sha256:
     found = hashlib.sha256(read_gzip(path)).hexdigest()
-  if found in known:  # the second one, if it was unpacked or packed again
+  if found in known:  # the second one if it was unpacked or compressed again
     return
   origin = f' from {file.url}' if file.url else ''
   raise ValueError(
@@ -103,40 +104,28 @@ def verify(path: pathlib.Path, file: File) -> None:
 
 @contextlib.contextmanager
 def intact(
-  path: PathLike, expected: str, advice: str = 'fetch it again'
+  path: io_lib.PathLike, expected: str, advice: str = 'fetch it again'
 ) -> Iterator[None]:
-  """Turns whatever a damaged file raises into one clear line."""
+  """Raises a ValueError of one line for any error of reading a file."""
   try:
     yield
-  except Exception as error:  # there is no end to what libraries raise
-    if getattr(error, 'filename', None):  # it cannot be opened at all
+  except Exception as error:  # damaged files raise errors of many types
+    if getattr(error, 'filename', None):  # the file cannot be opened
       raise
     reason = ' '.join(str(error).split())
     got = 'a truncated or damaged file, or another format'
     if 'Object arrays' in reason:
       got = 'Python objects'
     elif 'pickle' not in reason and str(path) not in reason:
-      # NumPy takes what it does not know for a pickle.
+      # NumPy takes any unknown format for a pickle.
       got = f'{got} ({reason})'
     raise ValueError(
       f'{path}: expected {expected}, got {got}; {advice}'
     ) from error
 
 
-@contextlib.contextmanager
-def needed_for(purpose: str) -> Iterator[None]:
-  """Says how to install an optional dependency that is missing."""
-  try:
-    yield
-  except ImportError as error:
-    package = error.name or 'a package'
-    raise ImportError(
-      f"{purpose} needs {package}; pip install 'aen[data]': {error}"
-    ) from error
-
-
-def check_expansion(path: PathLike, expanded: int) -> None:
-  """Raises if a file would become far larger in memory than images do."""
+def check_expansion(path: io_lib.PathLike, expanded: int) -> None:
+  """Raises a ValueError if a file expands far more than images do."""
   size = pathlib.Path(path).stat().st_size
   if expanded > max(_ALWAYS_EXPANDED, MAX_EXPANSION * size):
     raise ValueError(
@@ -145,7 +134,7 @@ def check_expansion(path: PathLike, expanded: int) -> None:
     )
 
 
-def read_gzip(path: PathLike) -> bytes:
+def read_gzip(path: io_lib.PathLike) -> bytes:
   """Returns the content of a .gz file."""
   with intact(path, 'a gzip file'), gzip.open(path, 'rb') as f:
     size = pathlib.Path(path).stat().st_size
@@ -154,11 +143,11 @@ def read_gzip(path: PathLike) -> bytes:
   return content
 
 
-def parse_idx(content: bytes, where: PathLike) -> np.ndarray:
+def parse_idx(content: bytes, where: io_lib.PathLike) -> np.ndarray:
   """Parses an idx file of unsigned bytes, the format of MNIST.
 
-  Its content is 0, 0, 8, the number of axes, the sides as big-endian uint32,
-  then the values.
+  It holds the bytes 0, 0, 8, the number of axes, the shape as big-endian
+  uint32, and the values.
   """
   with intact(where, 'an idx file of all bytes that its header declares'):
     if content[:3] != b'\x00\x00\x08':
@@ -171,9 +160,9 @@ def parse_idx(content: bytes, where: PathLike) -> np.ndarray:
 def read_table(
   path: pathlib.Path, label: int, scale: int = 1, **options: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Reads 28 x 28 pixels and a label in every line of a text file, or its .gz.
+  """Reads a text file, or its .gz, of 28 x 28 pixels and a label per line.
 
-  `label` is the column of the labels, and pixels times `scale` are 0…255.
+  `label` is the column of the labels; pixels times `scale` are 0…255.
   """
   with intact(path, '784 pixels from 0 to 255 and a label in every line'):
     table = np.loadtxt(path, np.float32, ndmin=2, **options)
@@ -184,9 +173,9 @@ def read_table(
 
 
 def read_npz(
-  path: PathLike, *keys: str, optional: tuple[str, ...] = ()
+  path: io_lib.PathLike, *keys: str, optional: tuple[str, ...] = ()
 ) -> list[Any]:
-  """Returns the named arrays of an .npz file, None for optional ones."""
+  """Returns the named arrays of an .npz file; optional ones may be None."""
   advice = (
     'fetch it again, or save arrays of one plain dtype with np.savez (np.stack'
     ' images of one size)'
@@ -228,18 +217,18 @@ def _cut(train: Any, test: Any, *arrays: np.ndarray) -> Arrays:
 
 def _digits(source: Source, _: Paths) -> Arrays:
   """Reads scikit-learn's handwritten digits, each pixel doubled to 16 x 16."""
-  with needed_for("load_dataset('digits')"):
+  with io_lib.needed_for("load_dataset('digits')", 'data'):
     from sklearn import datasets
   bunch = datasets.load_digits()
   grey = (bunch.images.astype(np.uint16) * 255 + 8) // 16
   images = grey.astype(np.uint8).repeat(2, axis=1).repeat(2, axis=2)
-  # Images are sorted by writer: the end is mostly of writers not in train.
+  # Images are sorted by writer, so most writers of the test images are new.
   start = source.counts[0]
   return _cut(slice(start), slice(start, None), images, bunch.target)
 
 
 def _tic_tac_toe(source: Source, _: Paths) -> Arrays:
-  """Makes all 958 final boards of tic-tac-toe with their outcomes."""
+  """Generates all 958 final boards of tic-tac-toe with their outcomes."""
   blank, o, x = range(3)
   pixels = np.array([128, 1, 255], np.uint8)
   cells = np.arange(9).reshape(3, 3)
@@ -251,7 +240,7 @@ def _tic_tac_toe(source: Source, _: Paths) -> Arrays:
   )
   lead = (boards == x).sum(axis=1) - (boards == o).sum(axis=1)
   full = (boards != blank).all(axis=1)
-  # Whoever played last has a line, or the board is full and nobody has.
+  # The last player has completed a line, or the board is full without a line.
   outcomes = np.stack(
     [
       x_line & ~o_line & (lead == 1),
@@ -266,7 +255,7 @@ def _tic_tac_toe(source: Source, _: Paths) -> Arrays:
 
 
 def _idx(_: Source, paths: Paths) -> Arrays:
-  """Reads the four files of MNIST and of the sets that copy its form."""
+  """Reads the four files of MNIST, or of sets in the same format."""
   arrays = []
   for path in paths:
     content = read_gzip(path) if path.suffix == '.gz' else path.read_bytes()
@@ -288,9 +277,9 @@ def _emnist(source: Source, paths: Paths) -> Arrays:
 
 
 def _cifar10(source: Source, paths: Paths) -> Arrays:
-  """Reads CIFAR-10's binary archive, or its members, in rows of 3073 bytes.
+  """Reads CIFAR-10's binary archive, or its members.
 
-  A row is the label, then the red, the green and the blue image.
+  Each row of 3073 bytes holds a label and the red, green and blue channels.
   """
   expected = 'six .bin files with rows of 3073 bytes, or a tar file of them'
   with intact(paths[0], expected):
@@ -312,7 +301,7 @@ def _cifar10(source: Source, paths: Paths) -> Arrays:
 
 
 def _svhn(_: Source, paths: Paths) -> Arrays:
-  """Reads SVHN's cropped digits; the digit 0, filed as 10, gets label 0."""
+  """Reads SVHN's cropped digits; label 10 stands for the digit 0."""
   from scipy import io as scipy_io  # slow to import
 
   for path in paths:
@@ -328,20 +317,20 @@ def _amat(_: Source, paths: Paths) -> Arrays:
 
 
 def _sign_csv(_: Source, paths: Paths) -> Arrays:
-  """Reads Sign Language MNIST's CSV files: a label and 784 values a line."""
+  """Reads Sign Language MNIST's CSV files: lines of a label and 784 values."""
   for path in paths:
     images, labels = read_table(path, label=0, delimiter=',', skiprows=1)
     yield images, _without_j(labels, path)
 
 
 def _sign_negative(source: Source, paths: Paths) -> Arrays:
-  """Reads Sign Language MNIST in negative, (-x) mod 256."""
+  """Reads Sign Language MNIST as negatives, (-x) mod 256."""
   for images, labels in _sign_csv(source, paths):
     yield np.negative(images), labels
 
 
 def _sign_photographs(source: Source, paths: Paths) -> Arrays:
-  """Divides Sign Language MNIST so that test photographs are all new."""
+  """Divides Sign Language MNIST so that no photograph is in train and test."""
   parts = zip(*_sign_csv(source, paths), strict=True)
   images, labels = (np.concatenate(both) for both in parts)
   groups = splits.near_copies(images, labels)
@@ -352,14 +341,14 @@ def _sign_photographs(source: Source, paths: Paths) -> Arrays:
 
 
 def _rotated_mnist(source: Source, paths: Paths) -> Arrays:
-  """Makes a set by RotMNIST's recipe from MNIST's files."""
+  """Generates a set from MNIST's files in the way RotMNIST was made."""
   return rotate_parts(_idx(source, paths), (12000, 50000))
 
 
 def rotate_parts(arrays: Arrays, counts: tuple[int, int]) -> Arrays:
-  """Makes train and test parts of `counts` different images.
+  """Draws train and test parts of `counts` distinct images.
 
-  Each is rotated by its own angle, uniform in ±180°.
+  Each image is rotated by a random angle, uniform in ±180°.
   """
   images, labels = (np.concatenate(both) for both in zip(*arrays, strict=True))
   order = draws.order(0, draws.CHOOSE_MNIST, labels, stratified=False)
@@ -370,14 +359,14 @@ def rotate_parts(arrays: Arrays, counts: tuple[int, int]) -> Arrays:
 
 
 def _sign_npz(_: Source, paths: Paths) -> Arrays:
-  """Reads the part of Sign Language MNIST kept as x, y, group, is_test."""
+  """Reads a part of Sign Language MNIST stored as x, y, group, is_test."""
   (path,) = paths
   images, labels, groups, is_test = read_npz(path, 'x', 'y', 'group', 'is_test')
   return _cut(~is_test, is_test, images, _without_j(labels, path), groups)
 
 
 def _without_j(labels: np.ndarray, where: pathlib.Path) -> np.ndarray:
-  """Maps A…Y without J, numbered 0…24 without 9, to 0…23."""
+  """Maps the labels of A…Y without J, 0…24 without 9, to 0…23."""
   labels = labels.astype(np.int32)
   if labels.size and ((labels == 9).any() or labels.max() > 24):
     raise ValueError(

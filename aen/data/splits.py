@@ -1,8 +1,7 @@
 """Which images are used: chosen by seed, validation always out of train.
 
-Choices with the same seed are nested: a larger training split contains the
-smaller ones, and the training split does not depend on the number of validation
-images.
+Splits of one seed are nested: a larger training split contains the smaller
+ones, and it does not depend on the number of validation images.
 
 Legend: N images of a part.
 """
@@ -17,14 +16,14 @@ import numpy as np
 from aen import io as io_lib
 from aen.data import draws
 
-# By default, one image in six of the training part is for validation, and one
-# in six of a user's images for testing.
+# By default, one image in six of the training part is used for validation, and
+# one in six of a user's images for testing.
 SHARE = 6
 
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-  """How many images to use, None for all there are, and which."""
+  """How many images to use (None for all), and which."""
 
   train: int | None = None
   validation: int | None = None  # None: a sixth, or what `train` leaves
@@ -34,7 +33,7 @@ class Choice:
   hint: str = dataclasses.field(default='', compare=False)  # of error messages
 
   def checked(self, split: str, default: int, total: int) -> int:
-    """Returns a number, which a part of `total` images must allow."""
+    """Returns the size of a split, checked to be at most `total`."""
     size: int | None = getattr(self, split)
     if size is None:
       return default
@@ -46,9 +45,9 @@ class Choice:
     return int(size)
 
 
-# The paper's experiments: children of the MLP search, networks trained again,
-# and children of the G-CNN search. Scores that steer a search come from
-# validation images here, never from the test set.
+# The paper's experiments: children of the MLP search, retrained networks, and
+# children of the G-CNN search. Here, searches are guided by scores on
+# validation images, never on the test set.
 PAPER_SIZES: Mapping[str, Choice] = {
   'search': Choice(train=4000, validation=1000),
   'retrain': Choice(train=10000, test=1000),
@@ -57,7 +56,7 @@ PAPER_SIZES: Mapping[str, Choice] = {
 
 
 def paper_sizes(name: str | None, **given: int | None) -> Choice:
-  """Returns sizes of the paper, if one is named; numbers given override it."""
+  """Returns the named sizes of the paper, if any; given numbers override."""
   changes: Any = {key: n for key, n in given.items() if n is not None}
   if not name:
     return Choice(**changes)
@@ -84,13 +83,13 @@ def choose_train(
   num_validation = choice.checked('validation', default, total)
   if groups is None:
     groups = np.arange(total)
-  # Validation takes whole groups, in random order, up to its size.
+  # Groups are taken in random order until validation has its size.
   _, first, group = np.unique(groups, return_index=True, return_inverse=True)
   which = choice.seed, draws.CHOOSE_TRAIN
   order = draws.order(*which, labels[first], choice.stratified)
   by_group = np.argsort(np.argsort(order)[group], kind='stable')
   held = by_group[total - num_validation :]
-  # The rest of a group that was cut in two is used on neither side.
+  # The rest of a group that is only partly needed is not used at all.
   order = draws.order(*which, labels, choice.stratified)
   free = order[~np.isin(groups, groups[held])[order]]
   num_train = len(free) if choice.train is None else choice.train
@@ -112,10 +111,10 @@ def choose_test(labels: np.ndarray, choice: Choice) -> np.ndarray:
 
 
 def near_copies(images: np.ndarray, labels: np.ndarray) -> np.ndarray:
-  """Returns groups of images of one class that are nearly the same. int [N].
+  """Groups near-duplicate images of the same class; returns int [N].
 
-  Two images are in one group if a chain of images connects them, each
-  correlated with the next by more than 0.9, over pixels.
+  Groups are the connected components of the graph that joins two images of a
+  class if their pixels have a correlation above 0.9.
   """
   from scipy import sparse  # slow to import
 
@@ -123,7 +122,7 @@ def near_copies(images: np.ndarray, labels: np.ndarray) -> np.ndarray:
   for label in np.unique(labels):
     rows = np.flatnonzero(labels == label)
     pixels = images[rows].reshape(len(rows), -1).astype(np.float64)
-    # Sums of whole numbers are exact, so that all machines find the same.
+    # Sums of integers are exact, so the result is the same on all machines.
     sums, count = pixels.sum(1), pixels.shape[1]
     covariances = count * (pixels @ pixels.T) - np.outer(sums, sums)
     deviations = np.sqrt(np.diagonal(covariances))
@@ -137,8 +136,8 @@ def near_copies(images: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def hold_out(labels: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
   """Returns rows for training and `count` rows for testing, stratified.
 
-  The division is fixed: it belongs to the definition of a data set that comes
-  without a test part.
+  The division has no seed: it is part of the definition of a data set that is
+  published without a test part.
   """
   order = draws.order(0, draws.CHOOSE_TEST, labels, stratified=True)
   cut = len(order) - count

@@ -5,13 +5,13 @@ A config says which of the twelve symmetries act on the images, and how.
 * As published (`aug3`): images are rotated by a random angle in ±180° (nearest
   neighbour, zero fill), translations are by one pixel (wrapping), and every
   symmetry except the rotation is applied with probability 1/2.
-* `_group` (`aug3_group`): each symmetry is applied a uniformly random number
-  of times, from none to its order minus one. All of them permute pixels.
+* `_group` (`aug3_group`): each symmetry is applied k times, with k uniform in
+  0…order - 1. All of them permute pixels.
 
-Symmetries are applied in bit order, 1 to 12. Draws depend on nothing but the
-seed, the split and the image's index, so an image looks the same alone and in
-any batch. A bit's draw is the same in every config: configs compare image by
-image.
+Symmetries are applied in bit order, 1 to 12. Draws depend only on the seed, the
+split and the index of the image, so an image looks the same alone and in any
+batch. The draw of a bit is the same in every config, so configs can be compared
+image by image.
 
 Legend: N images, H x H pixels, P = H * H of them, 12 bits.
 """
@@ -28,9 +28,9 @@ from aen.groups import symmetries as symmetries_lib
 
 _NAMES = symmetries_lib.PAPER_SYMMETRIES
 NUM_BITS = len(_NAMES)
-ROTATION = 0  # the bit that rotates by an angle in the published flavour
+ROTATION = 0  # the bit that as published rotates by a random angle
 
-# Bits 1…12 of the symmetries in each of the paper's augmentation arrays; the 0
+# The symmetries of each of the paper's augmentation arrays, as bits 1…12; the 0
 # of iaug0 is none of them.
 _ARRAYS = {
   **{f'iaug{bit}': (bit,) for bit in range(NUM_BITS + 1)},
@@ -59,7 +59,7 @@ class Config:
 
   @property
   def rotates_by_angle(self) -> bool:
-    """Whether images are rotated by any angle, which loses pixels."""
+    """Whether images are rotated by arbitrary angles, which loses pixels."""
     return self.as_published and self.bits[ROTATION]
 
 
@@ -76,11 +76,11 @@ CONFIGS: Mapping[str, Config] = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Transformations:
-  """The record of what was done to each of N images."""
+  """The record of how each of N images was transformed."""
 
-  config: Config  # the draws were made for it
+  config: Config  # for which the draws were made
   powers: np.ndarray  # uint8 [N, 12]: how often each symmetry was applied
-  angles: np.ndarray  # float32 [N]: degrees counter-clockwise, before that
+  angles: np.ndarray  # float32 [N]: degrees counter-clockwise, applied before
 
   def __getitem__(self, rows: np.ndarray | slice) -> 'Transformations':
     return Transformations(self.config, self.powers[rows], self.angles[rows])
@@ -102,7 +102,7 @@ def draw(
   split: str = 'train',
   seed: int = 0,
 ) -> Transformations:
-  """Draws what will be done to images of H x H pixels, H being `side`.
+  """Draws transformations of images of side x side pixels.
 
   Indices are positions in the part `split`, train or test. The data sets of
   this package have seed 0.
@@ -136,14 +136,14 @@ def invert(
 ) -> np.ndarray:
   """Undoes recorded transformations: uint8 [N, H, H] -> uint8 [N, H, H].
 
-  A rotation by an angle loses pixels and cannot be undone: `keep_rotation`
-  undoes all that came after it and keeps the rotated images.
+  A rotation by an arbitrary angle loses pixels and cannot be undone: with
+  `keep_rotation`, images stay rotated and everything else is undone.
   """
   _check(images, record)
   if record.config.rotates_by_angle and not keep_rotation:
     raise ValueError(
-      f'config {record.config.name!r} rotated images by any angle, which loses'
-      ' pixels; pass keep_rotation=True to undo everything else, or use'
+      f'config {record.config.name!r} rotated images by arbitrary angles, which'
+      ' loses pixels; pass keep_rotation=True to undo everything else, or use'
       f" '{record.config.name}_group', whose transformations are exact"
     )
   return _permute(images, record, inverse=True)
@@ -169,7 +169,7 @@ def _check(images: np.ndarray, record: Transformations) -> None:
 def _permute(
   images: np.ndarray, record: Transformations, inverse: bool = False
 ) -> np.ndarray:
-  """Permutes pixels; images that share a power of a bit go together."""
+  """Permutes pixels, of all images with the same power of a bit at once."""
   side = images.shape[1]
   flat = images.reshape(len(images), side * side).copy()  # [N, P]
   bits, powers = range(NUM_BITS), _powers(record.config, side)
@@ -183,7 +183,7 @@ def _permute(
   return flat.reshape(images.shape)
 
 
-# The networks' translations are by four pixels, the published images' by one.
+# Networks translate by four pixels, the published images by one.
 _ONE_PIXEL = {
   'horizontal_translation': lambda array: np.roll(array, 1, axis=1),
   'vertical_translation': lambda array: np.roll(array, 1, axis=0),
@@ -194,7 +194,7 @@ _ONE_PIXEL = {
 def _powers(config: Config, side: int) -> list[np.ndarray]:
   """Returns for every bit the permutations to draw from, int32 [order, P].
 
-  They are all powers of a symmetry, or as published none and one.
+  They are all powers of its symmetry; as published, only powers 0 and 1.
   """
   identity = np.arange(side * side, dtype=np.int32)
   powers = [[identity] for _ in range(NUM_BITS)]
@@ -213,7 +213,7 @@ def _powers(config: Config, side: int) -> list[np.ndarray]:
   return [np.stack(permutations) for permutations in powers]
 
 
-_CHUNK = 256  # images rotated at once, so that coordinates stay in the cache
+_CHUNK = 256  # images rotated at once, so that coordinates fit in the cache
 
 
 def rotate(
@@ -221,8 +221,8 @@ def rotate(
 ) -> np.ndarray:
   """Rotates images about their centres, counter-clockwise, with zero fill.
 
-  Images are uint8 [N, H, H], angles degrees [N]. Takes the nearest pixel, or if
-  `smooth`, interpolates bilinearly.
+  Images are uint8 [N, H, H], angles [N] in degrees. Takes the nearest pixel, or
+  if `smooth` interpolates bilinearly.
   """
   side = images.shape[1]
   centre = (side - 1) / 2
@@ -232,7 +232,7 @@ def rotate(
     chunk = slice(start, start + _CHUNK)
     radians = np.deg2rad(angles[chunk].astype(np.float64))[:, None]
     cos, sin = np.cos(radians), np.sin(radians)
-    # Where pixels come from, [N, P].
+    # The source coordinates of pixels, [N, P].
     rows = right * sin + down * cos + centre
     columns = right * cos - down * sin + centre
     if smooth:
@@ -259,7 +259,7 @@ def _bilinear(
 def _pixels(
   images: np.ndarray, rows: np.ndarray, columns: np.ndarray
 ) -> np.ndarray:
-  """Returns the pixels at whole coordinates [N, P], 0 outside the image."""
+  """Returns the pixels at integer coordinates [N, P], 0 outside the image."""
   side = images.shape[1]
   inside = (rows >= 0) & (rows < side) & (columns >= 0) & (columns < side)
   points = np.where(inside, rows * side + columns, 0).astype(np.int32)

@@ -302,12 +302,8 @@ def export(
   Raises:
     ValueError: The model cannot be exported; says which part of it, and why.
   """
-  try:
-    import onnx  # an extra
-  except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-      'aen.export needs onnx; pip install "aen[onnx]"', name='onnx'
-    ) from error
+  with io_lib.needed_for('aen.export', 'onnx'):
+    import onnx
 
   path = io_lib.as_path(path, 'path')
   largest = float(np.finfo(np.float32).max)

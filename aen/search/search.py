@@ -19,7 +19,6 @@ import numpy as np
 from aen import io as io_lib
 from aen.data import dataset as dataset_lib
 from aen.data import load as load_lib
-from aen.data import own
 from aen.groups import symmetries as symmetries_lib
 from aen.search import explore as explore_lib
 from aen.search import gcnn_space
@@ -129,7 +128,7 @@ def discover(
 
   _check_options(recipe, options)
   io_lib.choice(network, 'network', NETWORKS)
-  data = examples(
+  data = load_lib.from_examples(
     images,
     labels,
     test_images=test_images,
@@ -140,7 +139,7 @@ def discover(
     downscale=downscale,
     seed=seed,
   )
-  say(describe_data(data))
+  say(data.summary())
   _check(data)  # before the networks are listed, which may take long
   if network == 'cnn':
     if data.grid_axes != 2:
@@ -183,71 +182,6 @@ def discover(
     executor=executor,
     say=say,
     started=started,
-  )
-
-
-def examples(
-  images: Any,
-  labels: Any,
-  *,
-  test_images: Any = None,
-  test_labels: Any = None,
-  grid_axes: int | None = None,
-  downscale: int = 1,
-  **options: Any,
-) -> dataset_lib.Dataset:
-  """Returns the data set that `discover` makes of its arguments."""
-  if downscale != 1:
-    io_lib.positive(downscale, 'downscale')
-    images, grid_axes = own.as_inputs(images, grid_axes)
-    images = downscaled(images, grid_axes, downscale)
-    if test_images is not None:
-      test_images = downscaled(test_images, grid_axes, downscale)
-  return load_lib.from_examples(
-    images,
-    labels,
-    test_inputs=test_images,
-    test_targets=test_labels,
-    grid_axes=grid_axes,
-    **options,
-  )
-
-
-def downscaled(images: np.ndarray, grid_axes: int, factor: int) -> np.ndarray:
-  """Returns float32 images whose pixels are means of blocks.
-
-  >>> downscaled(np.arange(8.0).reshape(1, 2, 4), 2, 2).tolist()
-  [[[2.5, 4.5]]]
-  """
-  images = np.asarray(images)
-  shape = images.shape[1 : 1 + grid_axes]
-  if any(side % factor for side in shape):
-    raise ValueError(
-      f'downscale={factor} must divide the sides of the grid, got {shape}; crop'
-      ' the images, or choose another factor'
-    )
-  blocks = [part for side in shape for part in (side // factor, factor)]
-  split = images.reshape(len(images), *blocks, *images.shape[1 + grid_axes :])
-  axes = tuple(range(2, 2 + 2 * grid_axes, 2))
-  return split.mean(axis=axes, dtype=np.float64).astype(np.float32)
-
-
-def describe_data(data: dataset_lib.Dataset) -> str:
-  """Returns one line that says what the data were taken for."""
-  shape = '×'.join(map(str, data.image_shape[: data.grid_axes]))
-  if channels := data.image_shape[data.grid_axes :]:
-    shape += f' with {channels[0]} channels'
-  counts = ' + '.join(
-    str(len(split)) for split in (data.train, data.validation, data.test)
-  )
-  what = 'numbers to predict'
-  if data.class_names:
-    shown = ', '.join(data.class_names[:6])
-    more = ', …' if data.num_classes > 6 else ''
-    what = f'{data.num_classes} classes ({shown}{more})'
-  return (
-    f'{counts} training, validation and test examples of {shape}'
-    f' (grid_axes={data.grid_axes}), {what}'
   )
 
 

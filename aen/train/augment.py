@@ -105,10 +105,7 @@ def augmentation_mask(names: str | Iterable[str]) -> np.ndarray:
   names = [names] if isinstance(names, str) else list(names)
   known = [*AUGMENTATIONS]
   if unknown := [name for name in names if name not in known]:
-    raise ValueError(
-      f'unknown augmentation {unknown[0]!r}; known names: '
-      + ', '.join(AUGMENTATIONS)
-    )
+    raise io_lib.unknown('augmentation', unknown[0], known)
   return np.array([name in names for name in AUGMENTATIONS])
 
 

@@ -359,12 +359,8 @@ class Ray(contextlib.AbstractContextManager['Ray']):
     That one has `workers` CPUs, all by default. A job needs `resources`, as
     `ray.remote` takes them, such as num_gpus=1; one CPU by default.
     """
-    try:
+    with io_lib.needed_for("executor='ray'", 'ray'):
       import ray
-    except ModuleNotFoundError as error:
-      raise ModuleNotFoundError(
-        'the executor ray needs Ray; pip install "aen[ray]"', name='ray'
-      ) from error
     self._ray = ray
     self._started_here = not ray.is_initialized()
     if self._started_here:

@@ -30,16 +30,10 @@ def callback(directory: io_lib.PathLike) -> Callable[[Sequence[Record]], None]:
 
   TensorBoard is given the same directory: `tensorboard --logdir=…`.
   """
-  try:  # an extra
+  with io_lib.needed_for('writing curves for TensorBoard', 'tensorboard'):
     from tensorboardX import record_writer
     from tensorboardX.proto import event_pb2
     from tensorboardX.proto import summary_pb2
-  except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-      f'curves for TensorBoard need {error.name}; pip install'
-      ' "aen[tensorboard]"',
-      name=error.name,
-    ) from error
 
   def events(record: Record) -> Iterator[Any]:
     start = time.time() - record.seconds

@@ -347,6 +347,23 @@ def test_arrays_of_ones_own():
   assert floats.train.images.dtype == np.float32
 
 
+def test_examples_may_be_downscaled():
+  parts = tiny.random_parts((60, 12), (8, 8), 4)
+  images, test = parts.train.images, parts.test.images
+  data = load_lib.from_examples(
+    images,
+    parts.train.labels,
+    test_images=test,
+    test_labels=parts.test.labels,
+    downscale=4,
+  )
+  assert data.image_shape == (2, 2)
+  for split, full in ((data.train, images), (data.test, test)):
+    corners = full[split.indices, :4, :4].mean(axis=(1, 2))
+    np.testing.assert_array_equal(split.images[:, 0, 0], corners)
+    assert split.images.dtype == np.float32
+
+
 def test_wrong_arrays_are_errors():
   parts = tiny.random_parts((60, 12), (8, 8), 4)
   images, labels = parts.train.images, parts.train.labels

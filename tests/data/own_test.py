@@ -330,5 +330,5 @@ def test_what_is_not_installed_is_named(pets, monkeypatch):
   monkeypatch.setitem(sys.modules, 'sklearn', None)
   for name in (pets, 'digits'):
     tiny.fails(
-      r"pip install 'aen\[data\]'", aen.load_dataset, name, kind=ImportError
+      r'pip install "aen\[data\]"', aen.load_dataset, name, kind=ImportError
     )

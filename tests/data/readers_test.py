@@ -342,7 +342,7 @@ def test_only_missing_files_are_named(use_tiny, tmp_path):
 
 def test_downloading_without_tfds(monkeypatch):
   monkeypatch.setitem(sys.modules, 'tensorflow_datasets', None)
-  with pytest.raises(FileNotFoundError, match=r"pip install 'aen\[data\]'"):
+  with pytest.raises(FileNotFoundError, match=r'pip install "aen\[data\]"'):
     aen.load_dataset('mnist')
 
 

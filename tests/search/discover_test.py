@@ -72,9 +72,8 @@ def test_the_number_of_grid_axes_has_a_sensible_default():
   }
   for shape, axes in expected.items():
     assert own.as_inputs(np.zeros((2, *shape)))[1] == axes
-  line = search_lib.describe_data(
-    load_lib.from_examples(np.ones((12, 60, 4)), np.arange(12) % 2)
-  )
+  data = load_lib.from_examples(np.ones((12, 60, 4)), np.arange(12) % 2)
+  line = data.summary()
   assert 'of 60 with 4 channels (grid_axes=1), 2 classes (0, 1)' in line
 
 
@@ -434,7 +433,7 @@ def test_large_images_have_capped_hidden_grids():
     assert max(space.template.hidden_shapes[0]) <= 24
   space = mlp_space.mlp_space((32, 32, 32), 2, (), grid_axes=3)
   assert np.prod(space.template.hidden_shapes[0]) <= 600
-  blocks = search_lib.downscaled(np.ones((2, 8, 4, 3), np.uint8), 2, 4)
+  blocks = own.downscaled(np.ones((2, 8, 4, 3), np.uint8), 2, 4)
   assert blocks.shape == (2, 2, 1, 3)
 
 
@@ -520,7 +519,7 @@ def test_errors_of_the_command_are_one_line(tmp_path, capsys):
     (str(tmp_path / 'mixed'),): mixed,
     (str(tmp_path / 'none.csv'),): 'got nothing there; check the path',
     (str(tmp_path / 'table.csv'),): "all columns but 'kind' .*'word'",
-    (str(tmp_path / 'table.csv'), '--target=c'): "no column 'c', but: a, b",
+    (str(tmp_path / 'table.csv'), '--target=c'): "no column 'c'; it has a, b",
     (str(tmp_path / 'none'),): 'none',
     ('digits', '--symmetries=nowhere:f'): "no module 'nowhere' in the working",
     ('digits', '--symmetries=numpy:f'): "numpy has no function 'f'",

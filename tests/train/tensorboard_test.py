@@ -116,5 +116,6 @@ def test_without_the_extra_it_says_what_to_install():
     [sys.executable, '-c', code], capture_output=True, text=True, check=True
   )
   assert run.stdout == (
-    'curves for TensorBoard need tensorboardX; pip install "aen[tensorboard]"\n'
+    'writing curves for TensorBoard needs tensorboardX; pip install'
+    ' "aen[tensorboard]"\n'
   )
