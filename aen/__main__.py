@@ -11,8 +11,8 @@ Prints the verdict and writes report.html to the run directory.
 
 import argparse
 from collections.abc import Sequence
-import importlib
 import pathlib
+import pkgutil
 import sys
 from typing import Any
 
@@ -111,25 +111,28 @@ def _symmetries(words: str | None) -> list[Any] | None:
     return None
   if '' not in sys.path:
     sys.path.insert(0, '')  # the working directory, also for the command `aen`
-  return [symmetry(word, ':') for word in words.split(',')]
+  return [symmetry(word) for word in words.split(',')]
 
 
-def symmetry(word: str, separator: str) -> Any:
-  """Returns a name unchanged, and a function of a module as a `Symmetry`."""
-  module, _, name = word.rpartition(separator)
-  if not module:
+def symmetry(word: str) -> Any:
+  """Returns a name unchanged, and `module:function` as a `Symmetry`.
+
+  A dot in place of the colon is accepted, too.
+  """
+  if ':' not in word and '.' not in word:
     return word
   try:
-    function = getattr(importlib.import_module(module), name, None)
-  except ModuleNotFoundError as error:
+    function = pkgutil.resolve_name(word)
+  except (ImportError, AttributeError, ValueError) as error:
     raise ValueError(
-      f'--symmetries: there is no module {module!r} in the working directory'
-      f' or on PYTHONPATH, for {word}'
+      f'--symmetries: cannot find {word!r} ({error}); write module:function,'
+      ' such as numpy:transpose, with a module in the working directory or on'
+      ' PYTHONPATH'
     ) from error
   if not callable(function):
     raise ValueError(
-      f'--symmetries: {module} has no function {name!r}; write'
-      f' module{separator}function, such as numpy{separator}transpose'
+      f'--symmetries: expected a function of an array, got {word!r}, which is'
+      f' {type(function).__name__}'
     )
   return symmetries_lib.Symmetry(word, function)
 

@@ -267,7 +267,7 @@ def networks(
       tuple,
       'The symmetries to choose from, separated by commas; by default those of'
       ' the paper that can act on the images. Write your own as'
-      ' module.function, such as numpy.transpose. Built in:'
+      ' module:function, such as numpy:transpose. Built in:'
       f' {", ".join(aen.SYMMETRIES)} (CNNs: rotation and flips).',
     ),
     'head': (
@@ -289,7 +289,7 @@ def networks(
   def parse() -> dict[str, Any]:
     found = {name: flags.FLAGS[name].value for name in names}
     if words := found['symmetries']:
-      found['symmetries'] = [command.symmetry(word, '.') for word in words]
+      found['symmetries'] = [command.symmetry(word) for word in words]
     return found
 
   return parse

@@ -108,7 +108,7 @@ def parse(argv: list[str], about: str) -> list[str]:
       raise flags.Error(
         f'unexpected words {words}; options are written --name=value'
       )
-  except flags.Error as error:
+  except (flags.Error, ValueError) as error:  # of --noflag=value
     print(f'{error}; --help lists the flags', file=sys.stderr)
     sys.exit(2)
   return argv[:1]

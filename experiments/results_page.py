@@ -360,7 +360,7 @@ class Files:
       best = landscape.names(networks[BEST])
       row['the best is'] = rows_lib.words(' '.join(best))
       related = stats.spearmanr(landscape.weights, values).statistic
-      row['correlation with log weights'] = f'{related:+.2f}'
+      row['rank correlation with weights'] = f'{related:+.2f}'
       rows.append(row)
     yield {
       'table': rows_lib.markdown(rows),

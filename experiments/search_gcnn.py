@@ -13,7 +13,7 @@ The paper's search on real images; 600 states, the best four retrained (on
     --q_batch_size=128
 On your own images, with a symmetry of your own:
   python -m experiments.search_gcnn --dataset=path/to/images \
-    --symmetries=rotation,numpy.transpose
+    --symmetries=rotation,numpy:transpose
 
 The same command resumes an interrupted search.
 """

@@ -40,7 +40,8 @@ def start(launcher, *arguments):
       ('search_gcnn', '--symmetries=vertical_translation'),
       'already built into',
     ),
-    (('search_gcnn', '--symmetries=numpy.nothing'), 'numpy has no function'),
+    (('search_gcnn', '--symmetries=numpy.nothing'), 'no attribute'),
+    (('search_gcnn', '--notensorboard=3'), 'does not take an argument'),
   ],
 )
 def test_user_errors_are_one_line_and_exit_code_2(arguments, says):
