@@ -26,8 +26,8 @@ from aen.groups.orbits import orbits
 from aen.groups.orbits import pair
 from aen.groups.orbits import permutation
 
-# Labels of at least this many points are cached on disk: computing those of
-# fewer takes no longer than reading and checking a file.
+# Labels of fewer points are not cached on disk: computing them takes no longer
+# than reading and checking a file.
 MIN_CACHED_POINTS = 2**20
 MEMORY_CACHE_BYTES = 2**28
 MEMORY_CACHE_ENTRIES = 512
@@ -38,7 +38,7 @@ _CACHE_VERSION = b'aen partition 1'
 class Sharing:
   """Which entries of a layer's kernel and bias share a weight.
 
-  Sharings are equal exactly if their keys are: a hash of shapes and labels.
+  Sharings are equal exactly if their keys are.
 
   Attributes:
     kernel: Labels numbered by first occurrence, int32. Dense: [N, M]. Lifting
@@ -75,7 +75,7 @@ class Sharing:
 
   @functools.cached_property
   def key(self) -> str:
-    """A hash of this sharing, the same on every machine."""
+    """A hash of shapes and labels, the same on every machine."""
     digest = hashlib.sha256()
     for labels in (self.kernel, self.bias):
       digest.update(repr(labels.shape).encode())
@@ -109,8 +109,8 @@ def dense_sharing(
     symmetries: The symmetries that the layer is equivariant to.
     in_shape: The grid of its inputs, N points in all.
     out_shape: The grid of its outputs, M points in all.
-    invariant: Whether the symmetries act trivially on the outputs: the layer's
-      outputs do not change when its input is transformed.
+    invariant: Whether the symmetries act trivially on the outputs, so that
+      layer(g x) = layer(x).
 
   Returns:
     Its `Sharing`, with a kernel of shape [N, M].
@@ -123,16 +123,12 @@ def dense_sharing(
   check_kernel(*shape)
   actions = {}  # on inputs [N] and outputs [M], by a hash
   for symmetry in symmetries_lib.as_symmetries(symmetries):
-    perm_in = permutation(symmetry, in_shape)
-    perm_out = np.arange(shape[1], dtype=np.int32)
-    if not invariant:
-      perm_out = permutation(symmetry, out_shape)
-    digest = hashlib.sha256(perm_in.tobytes() + perm_out.tobytes()).digest()
-    actions[digest] = perm_in, perm_out
+    action = symmetries_lib.action(symmetry, in_shape, out_shape, invariant)
+    digest = hashlib.sha256(b''.join(p.tobytes() for p in action)).digest()
+    actions[digest] = action
 
   def kernel() -> np.ndarray:
-    # A search asks for one set of symmetries after another: often the labels of
-    # all but one of them are at hand.
+    # In a search, the labels of all symmetries but one are often in memory.
     for digest, action in actions.items():
       others = _memory.get(_dense_key(shape, actions.keys() - {digest}))
       if others is not None:
@@ -153,7 +149,7 @@ def dense_sharing(
 
 
 def _dense_key(shape: tuple[int, ...], digests: Set[bytes]) -> str:
-  """Returns the key of a kernel: what the symmetries do, in any order."""
+  """Returns the key of a kernel, given the actions in any order."""
   parts = (_CACHE_VERSION, repr(shape).encode(), *sorted(digests))
   return hashlib.sha256(b'|'.join(parts)).hexdigest()
 
@@ -221,7 +217,7 @@ _lock = threading.Lock()
 
 
 def _from_memory(key: Hashable, compute: Callable[[], Sharing]) -> Sharing:
-  """Returns a sharing from the memory cache, computing it if need be."""
+  """Returns a sharing from the memory cache, or computes and stores it."""
   with _lock:
     if key in _memory:
       _memory[key] = _memory.pop(key)  # the most recently used last
