@@ -26,7 +26,6 @@ from aen.groups import spectral as spectral_lib
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import as_shape
 from aen.groups.orbits import permutation
-
 from aen.nn import kernels
 from aen.nn import layer as layer_lib
 from aen.nn.kernels import Array
