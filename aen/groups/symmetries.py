@@ -237,7 +237,8 @@ def action(
   """
   perm_in = permutation(symmetry, in_shape)
   if invariant:
-    return perm_in, np.arange(math.prod(out_shape), dtype=np.int32)
+    num_out = math.prod(as_shape(out_shape))
+    return perm_in, np.arange(num_out, dtype=np.int32)
   return perm_in, permutation(symmetry, out_shape)
 
 

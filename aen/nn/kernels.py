@@ -86,7 +86,7 @@ def shared_kernels(
 
 
 def check_index(index: np.ndarray, num_weights: int) -> int:
-  """Returns the number of weights that an index uses, at most num_weights."""
+  """Returns the number of weights that an index uses; raises if too many."""
   if index.dtype.kind not in 'iu' or not index.size or index.min() < 0:
     raise ValueError(
       'the index must be whole numbers of at least 0, at least one, got'
