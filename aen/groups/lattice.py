@@ -145,15 +145,7 @@ class Lattice:
 def distinct_networks(
   symmetries: symmetries_lib.SymmetryLike, grids: Sequence[Sequence[int]]
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Maps every state of a symmetry table to its network.
-
-  Args:
-    symmetries: The table; the first symmetry is the least significant bit.
-    grids: The grid of the inputs and of each equivariant layer's outputs.
-
-  Returns:
-    The network of each state, int32 [2^K], and each network's shortest state,
-    int32 [R].
+  """Returns `network_of` and `shortest_states` of a symmetry table's lattice.
 
   >>> network_of, shortest_states = distinct_networks(
   ...   ('rotation', 'horizontal_flip', 'vertical_flip'), [(4, 4), (4, 4)])
@@ -167,7 +159,10 @@ def distinct_networks(
 def lattice(
   symmetries: symmetries_lib.SymmetryLike, grids: Sequence[Sequence[int]]
 ) -> Lattice:
-  """Returns the lattice of all networks of a symmetry table."""
+  """Returns the lattice of all networks of a symmetry table.
+
+  The grids are those of the inputs and of each equivariant layer's outputs.
+  """
   symmetries = symmetries_lib.as_symmetries(symmetries)
   if len(symmetries) > MAX_SYMMETRIES:
     raise ValueError(

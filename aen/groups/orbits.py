@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from aen import io as io_lib
-from aen.groups.symmetries import as_shape as as_shape
 from aen.groups.symmetries import is_permutation
 from aen.groups.symmetries import MAX_POINTS
 from aen.groups.symmetries import permutation as permutation
@@ -70,14 +69,9 @@ def as_permutation(
 
 
 def orbits(permutations: Iterable[np.ndarray], num_points: int) -> np.ndarray:
-  """Labels the orbits of the group that permutations generate.
+  """Labels the orbits of the group that permutations, each [N], generate.
 
-  Args:
-    permutations: Generators, each [N], in any order; some may be redundant.
-    num_points: N.
-
-  Returns:
-    Labels, int32 [N], numbered by first occurrence.
+  Returns labels, int32 [N], numbered by first occurrence.
 
   >>> orbits([np.array([1, 0, 2, 3]), np.array([0, 1, 3, 2])], 4).tolist()
   [0, 0, 1, 1]

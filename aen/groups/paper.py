@@ -12,17 +12,10 @@ from aen.groups.orbits import as_permutation
 def elements(
   permutations: Iterable[np.ndarray], num_points: int, limit: int = 10**6
 ) -> list[np.ndarray]:
-  """Enumerates the group that permutations generate, the identity first.
+  """Enumerates the group that permutations, each [N], generate.
 
-  Only Alg. 2, tests and benchmarks need this.
-
-  Args:
-    permutations: Generators, each [N].
-    num_points: N.
-    limit: Raise a ValueError for groups of more elements.
-
-  Returns:
-    The elements, each int32 [N].
+  Returns its elements, each int32 [N], the identity first; raises a ValueError
+  if there are more than `limit`. Only Alg. 2, tests and benchmarks need this.
   """
   generators = [np.asarray(p, np.int32) for p in permutations]
   identity = np.arange(num_points, dtype=np.int32)

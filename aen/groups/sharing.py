@@ -20,11 +20,9 @@ from aen import io as io_lib
 from aen.groups import point_group
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import add_pair
-from aen.groups.orbits import as_shape
 from aen.groups.orbits import check_kernel
 from aen.groups.orbits import orbits
 from aen.groups.orbits import pair
-from aen.groups.orbits import permutation
 
 # Labels of fewer points are not cached on disk: computing them takes no longer
 # than reading and checking a file.
@@ -105,20 +103,15 @@ def dense_sharing(
 ) -> Sharing:
   """Returns the sharing of a dense layer between two grids.
 
-  Args:
-    symmetries: The symmetries that the layer is equivariant to.
-    in_shape: The grid of its inputs, N points in all.
-    out_shape: The grid of its outputs, M points in all.
-    invariant: Whether the symmetries act trivially on the outputs, so that
-      layer(g x) = layer(x).
-
-  Returns:
-    Its `Sharing`, with a kernel of shape [N, M].
+  With N points in `in_shape` and M in `out_shape`, the kernel is [N, M]. If
+  `invariant`, the symmetries act trivially on the outputs, so that
+  layer(g x) = layer(x).
 
   >>> dense_sharing(('rotation',), (28, 28), (20, 20))
   Sharing(784×400 = 313 600 weights, 78 400 free)
   """
-  in_shape, out_shape = as_shape(in_shape), as_shape(out_shape)
+  in_shape = symmetries_lib.as_shape(in_shape)
+  out_shape = symmetries_lib.as_shape(out_shape)
   shape = math.prod(in_shape), math.prod(out_shape)
   check_kernel(*shape)
   actions = {}  # on inputs [N] and outputs [M], by a hash
@@ -178,7 +171,7 @@ def conv_sharing(
   >>> conv_sharing(('rotation',), (3, 3), lifting=False)
   Sharing(3×3×4×4 = 144 weights, 36 free)
   """
-  kernel_shape = as_shape(kernel_shape)
+  kernel_shape = symmetries_lib.as_shape(kernel_shape)
   if not isinstance(group, point_group.Group):
     group = point_group.group(group, len(kernel_shape))
   if group.ndim != len(kernel_shape):
@@ -198,7 +191,7 @@ def conv_sharing(
   def sharing() -> Sharing:
     generators = []
     for g in range(group.order):
-      generator = permutation(group.symmetry(g), kernel_shape)
+      generator = symmetries_lib.permutation(group.symmetry(g), kernel_shape)
       # Gather form: the entry now at h was at g⁻¹ h.
       for _ in group_axes:
         generator = pair(generator, group.table[group.inverse[g]])

@@ -200,14 +200,9 @@ def _permute(
 
 
 def permutation(symmetry: SymmetryLike, shape: Sequence[int]) -> np.ndarray:
-  """Returns a symmetry as a permutation of a grid's points.
+  """Returns a symmetry as a permutation of the points of a grid.
 
-  Args:
-    symmetry: A name, a function of an array, or a `Symmetry`.
-    shape: The grid.
-
-  Returns:
-    p, int32 [N], such that `symmetry(x).ravel() == x.ravel()[p]`.
+  This is p, int32 [N], such that `symmetry(x).ravel() == x.ravel()[p]`.
 
   >>> permutation('horizontal_flip', (2, 3)).tolist()
   [2, 1, 0, 5, 4, 3]

@@ -25,7 +25,6 @@ from aen import io as io_lib
 from aen.groups import point_group
 from aen.groups import sharing as sharing_lib
 from aen.groups import symmetries as symmetries_lib
-from aen.groups.orbits import as_shape
 from aen.nn import kernels
 from aen.nn import layer as layer_lib
 from aen.nn import windows
@@ -183,7 +182,7 @@ class EquivariantConv(layer_lib.SharedLayer):
         'kernel_size needs one side per spatial axis, such as'
         f' {(self.kernel_size,) * 2} for images, got {self.kernel_size}'
       )
-    self.kernel_size = as_shape(self.kernel_size)
+    self.kernel_size = symmetries_lib.as_shape(self.kernel_size)
     io_lib.choice(self.method, 'method', (*windows.METHODS, None))
     self.sharing()  # raises if no convolution has these symmetries
     super().__post_init__()

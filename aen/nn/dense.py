@@ -24,8 +24,6 @@ from aen import io as io_lib
 from aen.groups import sharing as sharing_lib
 from aen.groups import spectral as spectral_lib
 from aen.groups import symmetries as symmetries_lib
-from aen.groups.orbits import as_shape
-from aen.groups.orbits import permutation
 from aen.nn import kernels
 from aen.nn import layer as layer_lib
 from aen.nn.kernels import Array
@@ -292,17 +290,17 @@ class EquivariantDense(layer_lib.SharedLayer):
 
   def __post_init__(self) -> None:
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
-    self.in_shape = as_shape(self.in_shape)
-    self.out_shape = as_shape(self.out_shape)
+    self.in_shape = symmetries_lib.as_shape(self.in_shape)
+    self.out_shape = symmetries_lib.as_shape(self.out_shape)
     if self.features is not None:
       self.features = io_lib.positive(self.features, 'features')
     if self.max_weights is not None:
       self.max_weights = io_lib.positive(self.max_weights, 'max_weights')
     io_lib.choice(self.method, 'method', layer_lib.METHODS)
     for symmetry in self.symmetries:  # raises if one cannot act
-      permutation(symmetry, self.in_shape)
+      symmetries_lib.permutation(symmetry, self.in_shape)
       if not self.invariant:
-        permutation(symmetry, self.out_shape)
+        symmetries_lib.permutation(symmetry, self.out_shape)
     super().__post_init__()
 
   @nn.nowrap

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aen import io as io_lib
-from aen.groups.orbits import as_shape
+from aen.groups.symmetries import as_shape
 from aen.nn import convert
 from aen.nn import pooling
 from aen.nn import windows

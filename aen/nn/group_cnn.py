@@ -213,10 +213,7 @@ class GroupCNN(nn.Module):
   ) -> jax.Array:
     """Maps x [B, H, W, C] or [B, H, W] to logits [B, num_classes].
 
-    Args:
-      x: Images.
-      train: Whether dropout acts; it needs `rngs={'dropout': key}`. May be
-        traced.
+    With `train`, which may be traced, dropout needs `rngs={'dropout': key}`.
     """
     x = kernels.as_array(x, 'x')
     if x.ndim == 3:
@@ -258,7 +255,7 @@ class GroupCNN(nn.Module):
         'this depends on the size of the images; give it:'
         ' GroupCNN(…, in_shape=(28, 28, 1))'
       )
-    sides = orbits.as_shape(shape)
+    sides = symmetries_lib.as_shape(shape)
     if len(sides) not in (2, 3):
       raise ValueError(
         f'in_shape must be (height, width, channels) or (height, width), got'

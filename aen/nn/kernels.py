@@ -29,15 +29,7 @@ def as_array(x: Any, name: str) -> jax.Array:
 
 
 def shared_kernel(weights: jax.Array, index: Array) -> jax.Array:
-  """Returns `weights[index]`, with a fast gradient for a NumPy index.
-
-  Args:
-    weights: The free weights, [W, ...].
-    index: The weight of each kernel entry.
-
-  Returns:
-    The kernel, [*index.shape, ...].
-  """
+  """Returns `weights[index]`, with a fast gradient for a NumPy index."""
   if not isinstance(index, np.ndarray):
     return weights[index]
   num_used = check_index(index, weights.shape[0])
@@ -103,14 +95,8 @@ def sum_tables(labels: np.ndarray, width: int = 8) -> list[np.ndarray]:
 
   Each level replaces up to `width` entries of a class by their sum: with a zero
   appended to `values` [n], `values = sum(values[row] for row in table)`. After
-  the last level there is one value per class.
-
-  Args:
-    labels: int32 [n], with every label from 0 to the highest.
-    width: The number of entries summed at once.
-
-  Returns:
-    Tables, int32 [up to width, number of partial sums]; n refers to the zero.
+  the last level there is one value per class. Labels, int32 [n], are all from 0
+  to the highest; tables are int32 [up to width, number of partial sums].
   """
   tables: list[np.ndarray] = []
   while not tables or labels.size > labels.max() + 1:
@@ -134,16 +120,8 @@ def first_entries(
   """Returns each orbit's first entry in the kernel of a plain layer.
 
   For a kernel with the index's weight sharing, this inverts `merge_channels`
-  after `shared_kernel`.
-
-  Args:
-    plain: [..., N * C, M * F].
-    index: [..., N, M].
-    num_weights: W; weights that the index does not use are zero.
-    features: F.
-
-  Returns:
-    [W, C, F].
+  after `shared_kernel`. Maps plain [..., N * C, M * F], with index [..., N, M],
+  to [W, C, F]; weights that the index does not use are zero.
   """
   num_out = index.shape[-1]
   num_in = index.size // num_out

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 
 from aen import io as io_lib
-from aen.groups import orbits
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.sharing import dense_sharing
 from aen.nn import kernels
@@ -74,7 +73,7 @@ class EquivariantMLP(nn.Module):
 
   def __post_init__(self) -> None:
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
-    self.in_shape = orbits.as_shape(self.in_shape)
+    self.in_shape = symmetries_lib.as_shape(self.in_shape)
     grids = self.hidden_shapes
     several = isinstance(grids, Sequence) and len(grids) > 0
     if not several or not all(isinstance(grid, Sequence) for grid in grids):
@@ -83,10 +82,10 @@ class EquivariantMLP(nn.Module):
         ' hidden layer, such as ((20, 20), (20, 20)) or ((400,),), got'
         f' {grids!r}'
       )
-    self.hidden_shapes = tuple(orbits.as_shape(grid) for grid in grids)
+    self.hidden_shapes = tuple(symmetries_lib.as_shape(grid) for grid in grids)
     for symmetry in self.symmetries:  # raises if one cannot act
       for grid in (self.in_shape, *self.hidden_shapes):
-        orbits.permutation(symmetry, grid)
+        symmetries_lib.permutation(symmetry, grid)
     io_lib.choice(self.head, 'head', HEADS)
     io_lib.choice(self.method, 'method', layer_lib.METHODS)
     self.num_classes = io_lib.positive(self.num_classes, 'num_classes')

@@ -45,13 +45,9 @@ _REDUCTIONS: dict[str, tuple[Any, Any]] = {
 
 
 def group_pool(x: Array, how: str = 'max') -> jax.Array:
-  """Pools over the group: x [..., |G|, C] to [..., C].
+  """Pools features x [..., |G|, C] over the group to [..., C].
 
-  The result transforms as an image does: [..., *S, C], without a group axis.
-
-  Args:
-    x: Features of a group convolution.
-    how: 'max' or 'mean'.
+  The result transforms as an image does. The pooling is 'max' or 'mean'.
   """
   io_lib.choice(how, 'how', _REDUCTIONS)
   x = kernels.as_array(x, 'x')

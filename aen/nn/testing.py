@@ -8,8 +8,7 @@ import numpy as np
 from aen import io as io_lib
 from aen.groups import point_group
 from aen.groups import symmetries as symmetries_lib
-from aen.groups.orbits import as_shape
-from aen.groups.orbits import permutation
+from aen.groups.symmetries import permutation
 
 # The largest |difference| / |output| that rounding explains.
 _TOLERANCES = {'float64': 1e-12, 'float32': 1e-5, 'float16': 1e-2}
@@ -55,8 +54,8 @@ def assert_equivariant(
   if not callable(fn):
     raise ValueError(f'fn must be a function of a batch, got {fn!r}')
   symmetries = symmetries_lib.as_symmetries(symmetries)
-  in_shape = as_shape(in_shape)
-  grid = () if out_shape is None else as_shape(out_shape)
+  in_shape = symmetries_lib.as_shape(in_shape)
+  grid = () if out_shape is None else symmetries_lib.as_shape(out_shape)
   if group_axis and not grid:
     raise ValueError('group_axis needs out_shape, the grid before that axis')
   actions = [  # raises if a symmetry cannot act
