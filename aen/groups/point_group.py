@@ -142,7 +142,7 @@ def _matrix(symmetry: symmetries_lib.Symmetry, ndim: int) -> np.ndarray:
     why = f' ({error})'
   if matrix is None or again is None or not np.array_equal(matrix, again):
     raise ValueError(
-      f'{symmetry.name} is no rotation or reflection of {ndim}-dimensional'
+      f'{symmetry.name} is not a rotation or reflection of {ndim}-dimensional'
       f' space (a signed permutation of its axes){why}, so no convolution can'
       ' be built on it; translations are already built into every convolution,'
       ' and other rearrangements need EquivariantDense'

@@ -244,9 +244,9 @@ def _checked(symmetry: Symmetry, shape: tuple[int, ...]) -> np.ndarray:
   permuted = _apply(symmetry, points, shape)
   if not is_permutation(permuted, points.size):
     raise ValueError(
-      f'{symmetry.name} is no symmetry of the grid {shape}: a symmetry permutes'
-      ' the entries, but here entries are lost, doubled or altered; rearrange'
-      ' the array without changing its values'
+      f'{symmetry.name} is not a symmetry of the grid {shape}: a symmetry'
+      ' permutes the entries, but here entries are lost, duplicated or altered;'
+      ' rearrange the array without changing its values'
     )
   if not np.array_equal(permuted, _apply(symmetry, points, shape)):
     raise ValueError(
@@ -262,8 +262,8 @@ def _checked(symmetry: Symmetry, shape: tuple[int, ...]) -> np.ndarray:
     values[-1] = values[0]
     if not np.array_equal(values[permuted], _apply(symmetry, values, shape)):
       raise ValueError(
-        f'{symmetry.name} is no symmetry of the grid {shape}: what it does'
-        ' depends on the values of the entries, not on their places alone;'
+        f'{symmetry.name} is not a symmetry of the grid {shape}: its effect'
+        ' depends on the values of the entries, not only on their positions;'
         ' rearrange the array without looking at its values'
       )
   return permuted.astype(np.int32)

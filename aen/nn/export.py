@@ -109,7 +109,7 @@ class _Chain:
     if isinstance(layer, nn.Dense):
       if layer.dot_general is not None or layer.dot_general_cls is not None:
         raise ValueError(
-          'export knows no nn.Dense with a dot_general of its own'
+          'export does not support nn.Dense with a custom dot_general'
         )
       shape, out_shape = (*self.shape[:-1], num_in), (*self.shape[:-1], num_out)
     elif layer.features is None:
@@ -143,8 +143,8 @@ class _Chain:
     self.check_shape(layer, (*space, *axes, num_in // math.prod(axes)))
     if layer.padding == 'CIRCULAR':
       raise ValueError(
-        "export knows no EquivariantConv with padding='CIRCULAR'; use 'SAME',"
-        " 'VALID' or numbers"
+        "export does not support EquivariantConv with padding='CIRCULAR'; use"
+        " 'SAME', 'VALID' or numbers"
       )
     geometry = layer.strides, layer.padding, layer.kernel_dilation
     frame = windows.frame(space, layer.kernel_size, *geometry, group)
@@ -185,8 +185,8 @@ class _Chain:
     probe = np.random.default_rng(0).normal(0, 1e3, size).astype(np.float32)
     known = ', '.join(f.__name__ for f in ACTIVATIONS)
     unknown = ValueError(
-      'export knows group_pool, spatial_pool, functions that only reshape and'
-      f' {known}, got {function!r}'
+      'export supports group_pool, spatial_pool, functions that only reshape'
+      f' and {known}, got {function!r}'
     )
     try:
       result = np.asarray(function(jnp.asarray(probe)))
@@ -399,7 +399,7 @@ def _in_shape(model: Any, params: Params) -> tuple[int, ...]:
   if type(model) not in {*_NETWORKS, *_LAYERS}:
     raise _unknown(model)
   raise ValueError(
-    f'the shape of the inputs does not follow from this {type(model).__name__};'
+    f'cannot infer the shape of the inputs from this {type(model).__name__};'
     ' give the shape of one example: export(…, in_shape=(28, 28, 1))'
   )
 
@@ -407,8 +407,8 @@ def _in_shape(model: Any, params: Params) -> tuple[int, ...]:
 def _unknown(model: nn.Module) -> ValueError:
   known = ', '.join(kind.__name__ for kind in (*_NETWORKS, *_LAYERS))
   return ValueError(
-    f'export knows {known}, got {type(model).__name__}; write the model as an'
-    ' nn.Sequential of these, or convert its parameters with to_dense'
+    f'export supports {known}, got {type(model).__name__}; write the model as'
+    ' an nn.Sequential of these, or convert its parameters with to_dense'
   )
 
 

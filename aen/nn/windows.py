@@ -109,8 +109,8 @@ def _check(windows: Frame, group: point_group.Group) -> None:
     if reflected and rest:
       raise ValueError(
         f'windows of {windows.spans[axis]} at stride {stride} leave {rest} of'
-        f' {size} points over on axis {axis}, so a reflected or rotated image'
-        ' would be seen through other windows, which breaks equivariance; use a'
+        f' {size} points uncovered on axis {axis}, so a reflected or rotated'
+        ' image would have other windows, which breaks equivariance; use a'
         f' size of {size - rest} or {size - rest + stride} there (crop or pad'
         ' the image), or another stride'
       )

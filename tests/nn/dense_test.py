@@ -516,7 +516,7 @@ def test_equal_layers_compile_once():
     ((('rotation',), (28, 20), (20, 20)), 'rotation needs a square grid'),
     ((('rotation',), (28, 28), (20, 10)), 'rotation needs a square grid'),
     ((('rotated',), (28, 28), (20, 20)), "did you mean 'rotation'"),
-    (((lambda x: x * 0,), (4, 4), (4, 4)), 'lost, doubled or altered'),
+    (((lambda x: x * 0,), (4, 4), (4, 4)), 'lost, duplicated or altered'),
     (((), (4, 0), (4, 4)), 'a grid is a tuple of positive whole numbers'),
   ],
 )
