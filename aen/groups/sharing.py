@@ -54,8 +54,8 @@ class Sharing:
       whole = labels.size and labels.dtype.kind == 'i'
       if not whole or labels.min() < 0 or labels.max() >= labels.size:
         raise ValueError(
-          f'the labels of a {name} must be whole numbers from 0, fewer than'
-          f' entries, got {labels.dtype} of shape {labels.shape}'
+          f'the labels of a {name} must be integers of at least 0 and less than'
+          f' its number of entries, got {labels.dtype} of shape {labels.shape}'
         )
       object.__setattr__(self, name, labels)
     self.kernel.flags.writeable = False  # the caches return these very arrays
@@ -177,7 +177,7 @@ def conv_sharing(
   if group.ndim != len(kernel_shape):
     raise ValueError(
       f'the group acts on {group.ndim} axes, so the kernel needs as many sides,'
-      f' got {kernel_shape}; name the number of axes: aen.group(symmetries,'
+      f' got {kernel_shape}; give the number of axes: aen.group(symmetries,'
       f' ndim={len(kernel_shape)})'
     )
   sides = np.abs(group.elements) @ np.array(kernel_shape)  # transformed by g

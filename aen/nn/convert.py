@@ -48,7 +48,7 @@ def _sublayers(module: nn.Module) -> dict[str, nn.Module]:
   if not isinstance(module, SharedLayer | nn.Dense):
     raise ValueError(
       'expected an equivariant layer, an EquivariantMLP or a GroupCNN, got'
-      f' {type(module).__name__}; take the equivariant layers in it one by one,'
+      f' {type(module).__name__}; pass its equivariant layers one by one,'
       ' each with its own parameters, or give to_dense example inputs:'
       ' to_dense(model, variables, x)'
     )

@@ -324,7 +324,7 @@ def export(
   others = sorted(set(variables) - {'params', 'intermediates'})
   if 'params' in variables and others:
     raise ValueError(
-      f'export needs the parameters alone, got the collections {others} too;'
+      f'export takes parameters only, got the collections {others} too; instead'
       " of a padded network with 'sharing', export the network itself"
     )
   shape = _in_shape(model, params) if in_shape is None else as_shape(in_shape)

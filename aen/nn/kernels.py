@@ -81,7 +81,7 @@ def check_index(index: np.ndarray, num_weights: int) -> int:
   """Returns the number of weights that an index uses; raises if too many."""
   if index.dtype.kind not in 'iu' or not index.size or index.min() < 0:
     raise ValueError(
-      'the index must be whole numbers of at least 0, at least one, got'
+      'the index must be a non-empty array of integers of at least 0, got'
       f' {index.dtype} of shape {index.shape}'
     )
   num_used = int(index.max()) + 1
