@@ -19,7 +19,7 @@ numbers: with x̃ = p + iq and B = r + is,
     Re x̃B = r(p + q) - q(r + s),    Im x̃B = r(p + q) + p(s - r).
 
 So a layer is the sum over terms k of synthesis_k ((analysis_k x) (kernel_k W)).
-If A has two elements and fixes some points, `Involution` copies less.
+If A has two elements and fixes some points, see `Involution`.
 
 Legend: N input points, M output points, |A| elements and as many characters, K
 terms. The points whose orbits have the same stabiliser form a *sector* of c · n
@@ -310,8 +310,8 @@ def dense_spectral(
   those of `SYMMETRIES` that the given ones imply.
 
   The index is the kernel of `dense_sharing`, [N, M], with the same arguments.
-  Returns None if gathering the whole kernel is expected to be fastest. With
-  `force`, always returns the best `Spectral` form.
+  Returns None if gathering the whole kernel is expected to be fastest; with
+  `force`, the best `Spectral` form even so, if the layer has symmetries.
 
   >>> from aen.groups.sharing import dense_sharing
   >>> flip = symmetries_lib.SYMMETRIES['horizontal_flip']
@@ -377,7 +377,7 @@ def best_subgroup(
 
   A beam search: each step extends groups by one of the candidates, which are
   permutations of inputs and outputs [N + M]. Returns None if gathering the
-  whole kernel is faster (never with `force`).
+  whole kernel is expected to be faster, which `force` ignores.
   """
   best = None
   beam = [Abelian.trivial(num_in + num_out)]
