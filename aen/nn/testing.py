@@ -58,10 +58,6 @@ def assert_equivariant(
   grid = () if out_shape is None else symmetries_lib.as_shape(out_shape)
   if group_axis and not grid:
     raise ValueError('group_axis needs out_shape, the grid before that axis')
-  actions = [  # raises if a symmetry cannot act
-    (permutation(s, in_shape), permutation(s, grid) if grid else None)
-    for s in symmetries
-  ]
   if x is None:
     size = (4, *in_shape)
     x = np.random.default_rng(seed).standard_normal(size, np.float32)
@@ -85,6 +81,10 @@ def assert_equivariant(
   if group_axis:
     group = point_group.group(symmetries, len(grid))
     _check_grid('the outputs of fn', y, (*grid, group.order))
+  actions = [  # raises if a symmetry cannot act
+    (permutation(s, in_shape), permutation(s, grid) if grid else None)
+    for s in symmetries
+  ]
   exact = y.dtype.kind in 'iub'
   if tolerance is None:
     tolerance = 0.0 if exact else _TOLERANCES.get(y.real.dtype.name, _COARSEST)
