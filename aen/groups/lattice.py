@@ -1,10 +1,10 @@
-"""The distinct networks of a symmetry table, and how they contain each other.
+"""The lattice of distinct networks that a table of symmetries generates.
 
-A state is a set of symmetries, written as an integer: bit k stands for the k-th
-symmetry, the first bit least significant. Many states share weights in exactly
-the same way (rotation and one flip generate the other flip); they are the same
-network. A network is identified by its *closure*, the set of all symmetries of
-the table that it respects, and networks are ordered by inclusion of closures.
+A state is a set of symmetries as an integer: bit k, counted from the least
+significant, stands for the k-th symmetry. States that share weights in exactly
+the same way are one network: rotation and one flip generate the other flip. Its
+*closure* is the set of all symmetries of the table to which it is equivariant;
+networks are ordered by inclusion of their closures.
 
 Legend: K symmetries, 2^K states, R networks, L layers (N inputs, M outputs).
 """
@@ -23,9 +23,9 @@ from aen.groups import orbits as orbits_lib
 from aen.groups import symmetries as symmetries_lib
 
 MAX_SYMMETRIES = 20
-_MIN_CACHED = 2**26  # states times pairs of points, from which on it takes long
+_MIN_CACHED = 2**26  # states × pairs of points; fewer are not cached on disk
 _CACHE_VERSION = b'aen lattice 1'
-_MAX_CANDIDATES = 64  # images of a point that are tried
+_MAX_CANDIDATES = 64
 
 T = TypeVar('T')
 
@@ -40,9 +40,9 @@ def chosen(state: int, table: Sequence[T]) -> tuple[T, ...]:
 
 
 def shortest_states(network_of: np.ndarray) -> np.ndarray:
-  """Returns each network's shortest state, the lowest of several, int32 [R].
+  """Returns each network's state with the fewest symmetries, int32 [R].
 
-  `network_of` is the network of every state, int [2^K].
+  Of several, the lowest. `network_of` is the network of every state, [2^K].
 
   >>> shortest_states(np.array([0, 1, 2, 3, 4, 3, 5, 3])).tolist()
   [0, 1, 2, 3, 4, 6]
@@ -57,17 +57,15 @@ def shortest_states(network_of: np.ndarray) -> np.ndarray:
 class Lattice:
   """All networks of a table of symmetries.
 
-  Networks are numbered by their first state, so network 0 has only the
-  symmetries that every network on these grids has.
+  Networks are numbered in the order of their lowest states, so network 0 has
+  only the symmetries that every network on these grids has.
 
   Attributes:
     symmetries: The table.
     grids: The grids of the inputs and of every equivariant layer's outputs.
     network_of: The network of every state. int32 [2^K].
-    shortest_states: The state of each network with the fewest symmetries, the
-      lowest of several. int32 [R].
-    implied_states: All symmetries that each network respects, as a state.
-      int32 [R].
+    shortest_states: See `shortest_states`. int32 [R].
+    implied_states: Each network's closure, as a state. int32 [R].
     num_weights: The number of free kernel weights. int32 [R, L].
   """
 
@@ -108,7 +106,7 @@ class Lattice:
     return int(self.network_of[self.state(symmetries)])
 
   def implied(self, symmetries: symmetries_lib.SymmetryLike) -> tuple[str, ...]:
-    """Returns the names of all symmetries of the table that these imply."""
+    """Returns the names of all symmetries in the closure of the given ones."""
     return self.names(int(self.implied_states[self.network(symmetries)]))
 
   def shortest(self, network: int) -> list[tuple[str, ...]]:
@@ -123,15 +121,15 @@ class Lattice:
     return [self.names(int(s)) for s in states[sizes == sizes.min()]]
 
   def contains(self, network: int, other: int) -> bool:
-    """Whether `network` respects every symmetry that `other` respects."""
+    """Whether `network` is equivariant to every symmetry that `other` is."""
     return bool(self.implied_states[other] & ~self.implied_states[network] == 0)
 
   def coarser(self, network: int) -> list[int]:
-    """Returns the networks one step up: minimal ones with more symmetry."""
+    """Returns the minimal networks with strictly more symmetry."""
     return self._nearest(network, self.contains)
 
   def finer(self, network: int) -> list[int]:
-    """Returns the networks one step down: maximal ones with less symmetry."""
+    """Returns the maximal networks with strictly less symmetry."""
     return self._nearest(network, lambda n, other: self.contains(other, n))
 
   def _nearest(
@@ -147,15 +145,7 @@ class Lattice:
 def distinct_networks(
   symmetries: symmetries_lib.SymmetryLike, grids: Sequence[Sequence[int]]
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Maps every state of a symmetry table to its network.
-
-  Args:
-    symmetries: The table; the first symmetry is the least significant bit.
-    grids: The grid of the inputs and of each equivariant layer's outputs.
-
-  Returns:
-    The network of each state, int32 [2^K], and each network's shortest state,
-    int32 [R].
+  """Returns `network_of` and `shortest_states` of a symmetry table's lattice.
 
   >>> network_of, shortest_states = distinct_networks(
   ...   ('rotation', 'horizontal_flip', 'vertical_flip'), [(4, 4), (4, 4)])
@@ -169,7 +159,10 @@ def distinct_networks(
 def lattice(
   symmetries: symmetries_lib.SymmetryLike, grids: Sequence[Sequence[int]]
 ) -> Lattice:
-  """Returns the lattice of all networks of a symmetry table."""
+  """Returns the lattice of all networks of a symmetry table.
+
+  The grids are those of the inputs and of each equivariant layer's outputs.
+  """
   symmetries = symmetries_lib.as_symmetries(symmetries)
   if len(symmetries) > MAX_SYMMETRIES:
     raise ValueError(
@@ -223,7 +216,7 @@ def _networks(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns `network_of`, `implied_states` and `num_weights` of a lattice.
 
-  `permutations` are what each symmetry does to a grid, [K], by its shape.
+  `permutations` maps the shape of a grid to the action of each symmetry, [K].
   """
   sets = {s: _reduced(p, math.prod(s)) for s, p in permutations.items()}
   distinct = list(dict.fromkeys(layers))
@@ -248,24 +241,25 @@ class _Points(NamedTuple):
   """A set of points on which every symmetry of a table acts."""
 
   permutations: list[np.ndarray]  # [K][N]
-  copies: np.ndarray  # int64 [N], how often a point counts
+  copies: np.ndarray  # the multiplicity of each point, int64 [N]
 
 
 def _reduced(permutations: Sequence[np.ndarray], num_points: int) -> _Points:
-  """Returns a grid without the orbits that are copies of others.
+  """Removes the orbits of a grid that are copies of others.
 
-  Let all symmetries of the table together have the orbits A and B, and let
-  f: A → B be a bijection with f(g x) = g f(x) for each of them. Then f × id
-  maps the orbits of any state on A × Y to those on B × Y: which states share
-  weights in the same way is seen on A alone, and B only doubles the number of
-  weights. A table whose symmetries fix most points is reduced to few.
+  Let A and B be orbits under the whole table, and f: A → B a bijection with
+  f(g x) = g f(x) for every symmetry g. Then f × id maps the orbits of any state
+  on A × Y to its orbits on B × Y, so that A alone decides which states share
+  weights in the same way, and B only adds to the number of weights.
   """
   labels = orbits_lib.orbits(permutations, num_points)
-  # Lengths of cycles are equal where f exists: few candidates for f are left.
-  lengths = np.stack(
-    [np.zeros_like(labels), *map(_cycle_lengths, permutations)], axis=1
-  )
-  kinds = np.unique(lengths, axis=0, return_inverse=True)[1].ravel()
+  # A bijection f preserves cycle lengths, which leaves few candidates.
+  lengths = [np.zeros_like(labels)]
+  for p in permutations:
+    cycles = orbits_lib.orbits([p], num_points)
+    lengths.append(np.bincount(cycles)[cycles])
+  stacked = np.stack(lengths, axis=1)
+  kinds = np.unique(stacked, axis=0, return_inverse=True)[1].ravel()
   by_orbit = np.argsort(labels, kind='stable')
   members = np.split(by_orbit, np.cumsum(np.bincount(labels))[:-1])
   kept: dict[bytes, list[np.ndarray]] = {}  # by the kinds of their points
@@ -285,12 +279,6 @@ def _reduced(permutations: Sequence[np.ndarray], num_points: int) -> _Points:
   return _Points([place[p[points]] for p in permutations], copies[points])
 
 
-def _cycle_lengths(permutation: np.ndarray) -> np.ndarray:
-  """Returns the length of each point's cycle."""
-  labels = orbits_lib.orbits([permutation], permutation.size)
-  return np.bincount(labels)[labels]
-
-
 def _is_copy(
   permutations: Sequence[np.ndarray],
   kinds: np.ndarray,
@@ -300,8 +288,8 @@ def _is_copy(
 ) -> bool:
   """Whether some bijection of two orbits commutes with all permutations.
 
-  It is determined by the image of one point. Not every candidate is tried: a
-  copy that is not recognised costs time, and changes nothing else. `image` is
+  The image of one point determines it. At most `_MAX_CANDIDATES` images are
+  tried: missing a copy costs time, but does not change the result. `image` is
   scratch space, one entry per point.
   """
   candidates = other[kinds[other] == kinds[orbit[0]]]
@@ -327,12 +315,11 @@ def _is_copy(
 def _walk(
   layers: Sequence[tuple[_Points, _Points]],
 ) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-  """Visits every network once, adding one symmetry at a time.
+  """Visits every network once, depth-first, adding one symmetry at a time.
 
-  Closures commute: with A = cl(A₀ ∪ t) and B = cl(A₀ ∪ s), both cl(A ∪ s) and
-  cl(B ∪ t) are cl(A₀ ∪ {s, t}). So most steps follow from steps taken before,
-  and only about as many partitions are computed as there are networks. Going
-  depth-first keeps few of them in memory.
+  With A = cl(A₀ ∪ t) and B = cl(A₀ ∪ s), both cl(A ∪ s) and cl(B ∪ t) equal
+  cl(A₀ ∪ {s, t}). So most steps follow from earlier ones, and about as many
+  partitions are computed as there are networks. Few are in memory at a time.
 
   Returns:
     steps: closure -> the closure after adding each symmetry, [R][K].
@@ -355,7 +342,7 @@ def _walk(
     return state
 
   def count(labels: Sequence[np.ndarray]) -> list[int]:
-    """Counts the orbits, each as often as its points have copies."""
+    """Counts the orbits in each layer, with multiplicity."""
     counts = []
     for part, (a, b) in zip(labels, layers, strict=True):
       copies = np.ones(int(part.max()) + 1, np.int64)
@@ -370,7 +357,7 @@ def _walk(
   bottom = closure(0, alone)
   steps: dict[int, list[int]] = {}
   orbits_of = {bottom: count(alone)}
-  # closure -> all (A₀, t) known to lead there
+  # closure -> all known (A₀, t) with cl(A₀ ∪ t) = closure
   arrivals: dict[int, list[tuple[int, int]]] = {bottom: []}
   pending = [(bottom, alone)]
   while pending:
@@ -398,6 +385,7 @@ def _walk(
 def _known_step(
   s: int, arrivals: Sequence[tuple[int, int]], steps: dict[int, list[int]]
 ) -> int | None:
+  """Returns the closure after adding s, if earlier steps determine it."""
   for origin, t in arrivals:
     aside = steps[origin][s]
     if aside >> t & 1:

@@ -11,21 +11,21 @@ Legend: N points (of a pair: N inputs, M outputs), K permutations, C classes.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
 from aen import io as io_lib
-from aen.groups.symmetries import as_shape as as_shape
 from aen.groups.symmetries import is_permutation
 from aen.groups.symmetries import MAX_POINTS
 from aen.groups.symmetries import permutation as permutation
 
-_BLOCK = 2**15  # points or pairs at once: what fits into a cache
+_BLOCK = 2**15  # points or pairs that fit into a processor's cache
 _ALONE = np.zeros(1, np.int32)  # the permutation of one output
 
 
 def pair(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
-  """Returns how two permutations together permute the pairs (input, output).
+  """Returns the permutation of pairs (input, output) by two permutations.
 
   The pair (n, m) is point n * M + m, an entry of a dense kernel [N, M] in
   row-major order. A layer is equivariant exactly if its kernel is invariant:
@@ -34,10 +34,8 @@ def pair(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
   >>> pair(np.array([1, 0]), np.array([0, 2, 1])).tolist()
   [3, 5, 4, 0, 2, 1]
   """
-  perm_in = io_lib.array(perm_in, 'perm_in')
-  perm_out = io_lib.array(perm_out, 'perm_out')
-  for name, given in (('perm_in', perm_in), ('perm_out', perm_out)):
-    check_permutation(name, given, given.size)
+  perm_in = as_permutation(perm_in, 'perm_in')
+  perm_out = as_permutation(perm_out, 'perm_out')
   check_kernel(perm_in.size, perm_out.size)
   return _pair(perm_in, perm_out)
 
@@ -48,7 +46,7 @@ def _pair(perm_in: np.ndarray, perm_out: np.ndarray) -> np.ndarray:
 
 
 def check_kernel(num_in: int, num_out: int) -> None:
-  """Raises if a dense kernel has more entries than there are labels."""
+  """Raises if a dense kernel has more entries than int32 can label."""
   if num_in * num_out > MAX_POINTS:
     raise ValueError(
       f'{num_in} inputs × {num_out} outputs are more than 2**31 - 1 kernel'
@@ -56,25 +54,24 @@ def check_kernel(num_in: int, num_out: int) -> None:
     )
 
 
-def check_permutation(name: str, values: np.ndarray, num_points: int) -> None:
-  """Raises unless values, [N], are a permutation."""
-  if not is_permutation(values, num_points):
+def as_permutation(
+  values: Any, name: str, num_points: int | None = None
+) -> np.ndarray:
+  """Returns a permutation, [N], as an array; raises for anything else."""
+  found = io_lib.array(values, name)
+  expected = found.size if num_points is None else num_points
+  if not is_permutation(found, expected):
     raise ValueError(
-      f'{name} must hold each of 0…{num_points - 1} once, got an array of shape'
-      f' {values.shape} and dtype {values.dtype} that does not'
+      f'{name} must hold each of 0…{expected - 1} once, got an array of shape'
+      f' {found.shape} and dtype {found.dtype} that does not'
     )
+  return found
 
 
 def orbits(permutations: Iterable[np.ndarray], num_points: int) -> np.ndarray:
-  """Labels the orbits of the group that permutations generate.
+  """Labels the orbits of the group that permutations, each [N], generate.
 
-  Args:
-    permutations: Generators, each [N], in any order; redundant ones do no
-      harm.
-    num_points: N.
-
-  Returns:
-    Labels, int32 [N], numbered by first occurrence.
+  Returns labels, int32 [N], numbered by first occurrence.
 
   >>> orbits([np.array([1, 0, 2, 3]), np.array([0, 1, 3, 2])], 4).tolist()
   [0, 0, 1, 1]
@@ -86,8 +83,7 @@ def orbits(permutations: Iterable[np.ndarray], num_points: int) -> np.ndarray:
     )
   labels = None
   for k, generator in enumerate(permutations):
-    generator = io_lib.array(generator, f'permutation {k}')
-    check_permutation(f'permutation {k}', generator, num_points)
+    generator = as_permutation(generator, f'permutation {k}', num_points)
     if labels is None:
       labels = _cycles(generator.astype(np.int32))
     else:
@@ -98,12 +94,11 @@ def orbits(permutations: Iterable[np.ndarray], num_points: int) -> np.ndarray:
 def add_pair(
   labels: np.ndarray, perm_in: np.ndarray, perm_out: np.ndarray
 ) -> np.ndarray:
-  """Returns the labels of orbits of pairs with one more generator.
+  """Returns the labels of the orbits of pairs with one more generator.
 
-  `orbits`, sharings and the lattice all compute their labels by this function,
-  one generator at a time. It needs no permutation of the pairs, see `pair`:
-  gathering rows, then columns, takes a fraction of its time and memory. The
-  labels, int32 [N, M], are numbered by first occurrence, row by row.
+  Gathering rows, then columns, takes a fraction of the time and memory of the
+  permutation of the pairs (see `pair`). The labels, int32 [N, M], are numbered
+  by first occurrence in row-major order.
   """
   if labels[-1, -1] == labels.size - 1:  # every pair is alone: cycles
     return _cycles(_pair(perm_in, perm_out)).reshape(labels.shape)
@@ -113,7 +108,7 @@ def add_pair(
 def is_invariant(
   labels: np.ndarray, perm_in: np.ndarray, perm_out: np.ndarray
 ) -> bool:
-  """Whether a permutation of pairs maps every class of labels [N, M] to itself.
+  """Whether a permutation of pairs preserves every class of labels [N, M].
 
   >>> is_invariant(np.array([[0, 1], [1, 0]]), np.array([1, 0]),
   ...              np.array([1, 0]))
@@ -169,7 +164,7 @@ def canonical(labels: np.ndarray) -> np.ndarray:
 
 
 def _gather(values: np.ndarray, index: np.ndarray) -> np.ndarray:
-  """Returns `values[index]`; skipping the range check takes a third off."""
+  """Returns `values[index]`, a third faster without the range check."""
   return values.take(index, mode='wrap')
 
 
@@ -205,8 +200,8 @@ def _cycles(labels: np.ndarray) -> np.ndarray:
   that are not fixed are ends of runs, since a permutation that ascends more
   often than it descends is replaced by its inverse, which has the same cycles.
 
-  All this happens in place and in blocks: obtaining memory for temporary arrays
-  of N points takes longer than computing them.
+  All of this happens in place and in blocks: allocating temporary arrays of N
+  points would take longer than computing them.
   """
   descents = ascents = 0
   for points, image in _in_blocks(labels):
@@ -230,7 +225,7 @@ def _cycles(labels: np.ndarray) -> np.ndarray:
       block[:] = reached = _gather(labels, hooks)
       if reached.max() < 0:
         break
-      # What is negative has reached an end; as uint32, it is beyond all hooks.
+      # Negative values have reached an end; as uint32, they exceed all hooks.
       np.minimum(hooks, reached.view(np.uint32), out=hooks)
   np.invert(labels, out=labels)
   for _, block in _in_blocks(following):
@@ -254,11 +249,11 @@ def _merge(
 ) -> np.ndarray:
   """Joins the class of every pair with the class of its image.
 
-  Hook and shortcut, vectorised: every class hooks onto its lowest neighbour,
-  chains of hooks are followed to their end, and links inside one class are
-  dropped until none is left. Hooks only ever lead downwards, so a class ends at
-  its lowest member and numbering by first occurrence survives. Blocks of pairs
-  bound the memory, and only the chains that a block meets are followed.
+  Vectorised union-find: every class hooks onto its lowest neighbour, chains of
+  hooks are followed to their ends, and links within one class are dropped until
+  none is left. Hooks only lead downwards, so the root of a class is its lowest
+  member, and numbering by first occurrence is preserved. Working in blocks
+  bounds the memory, and only the chains that a block meets are followed.
   """
   alone = np.arange(int(labels.max()) + 1, dtype=np.int32)  # [C]
   parent = alone.copy()

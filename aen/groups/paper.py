@@ -1,4 +1,4 @@
-"""The paper's Alg. 1 and Alg. 2, literally: oracles and baselines."""
+"""The paper's Alg. 1 and Alg. 2, literally: oracles and baselines, slow."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -6,23 +6,16 @@ from typing import Any
 import numpy as np
 
 from aen import io as io_lib
-from aen.groups.orbits import check_permutation
+from aen.groups.orbits import as_permutation
 
 
 def elements(
   permutations: Iterable[np.ndarray], num_points: int, limit: int = 10**6
 ) -> list[np.ndarray]:
-  """Enumerates the group that permutations generate, the identity first.
+  """Enumerates the group that permutations, each [N], generate.
 
-  Production code never needs this; Alg. 2, tests and benchmarks do.
-
-  Args:
-    permutations: Generators, each [N].
-    num_points: N.
-    limit: Refuse groups of more elements.
-
-  Returns:
-    The elements, each int32 [N].
+  Returns its elements, each int32 [N], the identity first; raises a ValueError
+  if there are more than `limit`. Only Alg. 2, tests and benchmarks need this.
   """
   generators = [np.asarray(p, np.int32) for p in permutations]
   identity = np.arange(num_points, dtype=np.int32)
@@ -45,7 +38,7 @@ def elements(
 def alg1(
   groups: Sequence[Sequence[Sequence[int]]], num_points: int
 ) -> np.ndarray:
-  """The paper's Alg. 1, as printed: an oracle and a baseline, not for speed.
+  """The paper's Alg. 1, as printed.
 
   Args:
     groups: G_array. One list of permutations per group, each a table with
@@ -82,16 +75,15 @@ def alg1(
 def alg2(
   elements: Sequence[Sequence[int]], num_points: int, as_printed: bool = False
 ) -> np.ndarray:
-  """The paper's Alg. 2, repaired unless asked for as printed.
+  """The paper's Alg. 2, repaired unless `as_printed`.
 
-  As printed nothing is ever marked as visited, so an orbit is labelled
-  again from each of its points and the labels come out wrong; the repair is the
-  one line that marks. An oracle and a baseline, not for speed.
+  As printed, no point is ever marked as visited, so an orbit is labelled again
+  from each of its points, and the labels are wrong.
 
   Args:
     elements: All elements of the group (not generators), as in `alg1`.
     num_points: N.
-    as_printed: Leave the mark out, as the paper does.
+    as_printed: Whether to omit the line that marks points, as the paper does.
 
   Returns:
     I, int32 [N].
@@ -120,7 +112,6 @@ def _listed(given: Any) -> list[Any]:
 def _check(tables: Iterable[Sequence[int]], num_points: int) -> int:
   """Returns the number of points; raises unless all tables permute them."""
   num_points = io_lib.positive(num_points, 'num_points')
-  name = 'a permutation'
   for table in _listed(tables):
-    check_permutation(name, io_lib.array(table, name), num_points)
+    as_permutation(table, 'a permutation', num_points)
   return num_points

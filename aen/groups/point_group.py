@@ -1,4 +1,4 @@
-"""Point groups: signed axis permutations, on which convolutions are built."""
+"""Point groups: the signed axis permutations behind group convolutions."""
 
 import dataclasses
 import functools
@@ -7,7 +7,7 @@ import numpy as np
 
 from aen.groups import symmetries as symmetries_lib
 
-MAX_AXES = 6  # probing grids of more takes gigabytes
+MAX_AXES = 6  # probing more takes gigabytes
 MAX_ORDER = 1000  # a convolution's kernel grows with its square
 
 
@@ -81,9 +81,8 @@ class Group:
 def group(symmetries: symmetries_lib.SymmetryLike, ndim: int = 2) -> Group:
   """Lists the point group that symmetries generate, in canonical order.
 
-  Convolutions need the elements themselves, because the group is one of their
-  axes. Only rotations and reflections (signed permutations of the axes) commute
-  with sliding a kernel over the plane; other symmetries raise a ValueError.
+  Only rotations and reflections (signed permutations of the axes) commute with
+  sliding a kernel over the plane; other symmetries raise a ValueError.
 
   >>> group(('rotation', 'horizontal_flip')) == group(('rotation',
   ...                                                  'vertical_flip'))
@@ -100,24 +99,22 @@ def group(symmetries: symmetries_lib.SymmetryLike, ndim: int = 2) -> Group:
 
 @functools.lru_cache(maxsize=256)
 def _generated(generators: frozenset[bytes], ndim: int) -> Group:
-  """Lists the group of given generating matrices, int8 as bytes."""
+  """Lists the group that matrices generate, given as the bytes of int8."""
   shape = ndim, ndim
   matrices = [np.frombuffer(g, np.int8).reshape(shape) for g in generators]
   identity = np.eye(ndim, dtype=np.int8)
-  found, frontier = {identity.tobytes(): identity}, [identity]
-  while frontier:
-    products = [g @ m for g in matrices for m in frontier]
-    new = {m.tobytes(): m for m in products if m.tobytes() not in found}
-    frontier = list(new.values())
-    found |= new
-    if len(found) > MAX_ORDER:
+  elements, known = identity[None], 0
+  while len(elements) > known:
+    known = len(elements)
+    products = [elements, *(g @ elements for g in matrices)]
+    elements = np.unique(np.concatenate(products), axis=0)
+    if len(elements) > MAX_ORDER:
       raise ValueError(
         f'these symmetries generate a group of more than {MAX_ORDER} elements,'
         ' each of which is an entry of a convolution; leave some out'
       )
-  del found[identity.tobytes()]
-  others = sorted(found.values(), key=lambda m: m.ravel().tolist())
-  elements = np.stack([identity, *others])
+  others = (elements != identity).any((1, 2))
+  elements = np.stack([identity, *elements[others]])
   index = {m.tobytes(): i for i, m in enumerate(elements)}
   table = np.array(
     [[index[(g @ h).tobytes()] for h in elements] for g in elements], np.int32
@@ -129,8 +126,7 @@ def _generated(generators: frozenset[bytes], ndim: int) -> Group:
 
 
 # On two points a half swap is a flip, and on four points a roll by 4 is the
-# identity: a symmetry is a rotation or reflection only if it is the same one on
-# grids of several sizes.
+# identity. So a symmetry must be the same matrix on grids of several sizes.
 _PROBE_SIDES = (10, 6)
 
 
@@ -146,7 +142,7 @@ def _matrix(symmetry: symmetries_lib.Symmetry, ndim: int) -> np.ndarray:
     why = f' ({error})'
   if matrix is None or again is None or not np.array_equal(matrix, again):
     raise ValueError(
-      f'{symmetry.name} is no rotation or reflection of {ndim}-dimensional'
+      f'{symmetry.name} is not a rotation or reflection of {ndim}-dimensional'
       f' space (a signed permutation of its axes){why}, so no convolution can'
       ' be built on it; translations are already built into every convolution,'
       ' and other rearrangements need EquivariantDense'
@@ -156,7 +152,7 @@ def _matrix(symmetry: symmetries_lib.Symmetry, ndim: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=256)  # it takes longer than the permutation
 def _fit(permutation: bytes, ndim: int) -> np.ndarray | None:
-  """Fits a signed axis permutation to one of a cubic grid, int32 as bytes."""
+  """Fits a matrix to a permutation of a cubic grid, the bytes of int32."""
   points = np.frombuffer(permutation, np.int32)
   side = round(points.size ** (1 / ndim))
   grid = np.indices((side,) * ndim).reshape(ndim, -1).T  # [N, ndim]

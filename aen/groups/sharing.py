@@ -20,14 +20,12 @@ from aen import io as io_lib
 from aen.groups import point_group
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.orbits import add_pair
-from aen.groups.orbits import as_shape
 from aen.groups.orbits import check_kernel
 from aen.groups.orbits import orbits
 from aen.groups.orbits import pair
-from aen.groups.orbits import permutation
 
-# Labels of at least this many points are cached on disk: computing those of
-# fewer takes no longer than reading and checking a file.
+# Labels of fewer points are not cached on disk: computing them takes no longer
+# than reading and checking a file.
 MIN_CACHED_POINTS = 2**20
 MEMORY_CACHE_BYTES = 2**28
 MEMORY_CACHE_ENTRIES = 512
@@ -38,7 +36,7 @@ _CACHE_VERSION = b'aen partition 1'
 class Sharing:
   """Which entries of a layer's kernel and bias share a weight.
 
-  Sharings are equal exactly if their keys are: a hash of shapes and labels.
+  Sharings are equal exactly if their keys are.
 
   Attributes:
     kernel: Labels numbered by first occurrence, int32. Dense: [N, M]. Lifting
@@ -56,8 +54,8 @@ class Sharing:
       whole = labels.size and labels.dtype.kind == 'i'
       if not whole or labels.min() < 0 or labels.max() >= labels.size:
         raise ValueError(
-          f'the labels of a {name} must be whole numbers from 0, fewer than'
-          f' entries, got {labels.dtype} of shape {labels.shape}'
+          f'the labels of a {name} must be integers of at least 0 and less than'
+          f' its number of entries, got {labels.dtype} of shape {labels.shape}'
         )
       object.__setattr__(self, name, labels)
     self.kernel.flags.writeable = False  # the caches return these very arrays
@@ -75,7 +73,7 @@ class Sharing:
 
   @functools.cached_property
   def key(self) -> str:
-    """A hash of this sharing, the same on every machine."""
+    """A hash of shapes and labels, the same on every machine."""
     digest = hashlib.sha256()
     for labels in (self.kernel, self.bias):
       digest.update(repr(labels.shape).encode())
@@ -105,34 +103,25 @@ def dense_sharing(
 ) -> Sharing:
   """Returns the sharing of a dense layer between two grids.
 
-  Args:
-    symmetries: The symmetries that the layer is equivariant to.
-    in_shape: The grid of its inputs, N points in all.
-    out_shape: The grid of its outputs, M points in all.
-    invariant: Whether the symmetries act trivially on the outputs: the layer's
-      outputs do not change when its input is transformed.
-
-  Returns:
-    Its `Sharing`, with a kernel of shape [N, M].
+  With N points in `in_shape` and M in `out_shape`, the kernel is [N, M]. If
+  `invariant`, the symmetries act trivially on the outputs, so that
+  layer(g x) = layer(x).
 
   >>> dense_sharing(('rotation',), (28, 28), (20, 20))
   Sharing(784×400 = 313 600 weights, 78 400 free)
   """
-  in_shape, out_shape = as_shape(in_shape), as_shape(out_shape)
+  in_shape = symmetries_lib.as_shape(in_shape)
+  out_shape = symmetries_lib.as_shape(out_shape)
   shape = math.prod(in_shape), math.prod(out_shape)
   check_kernel(*shape)
   actions = {}  # on inputs [N] and outputs [M], by a hash
   for symmetry in symmetries_lib.as_symmetries(symmetries):
-    perm_in = permutation(symmetry, in_shape)
-    perm_out = np.arange(shape[1], dtype=np.int32)
-    if not invariant:
-      perm_out = permutation(symmetry, out_shape)
-    digest = hashlib.sha256(perm_in.tobytes() + perm_out.tobytes()).digest()
-    actions[digest] = perm_in, perm_out
+    action = symmetries_lib.action(symmetry, in_shape, out_shape, invariant)
+    digest = hashlib.sha256(b''.join(p.tobytes() for p in action)).digest()
+    actions[digest] = action
 
   def kernel() -> np.ndarray:
-    # A search asks for one set of symmetries after another: often the labels of
-    # all but one of them are at hand.
+    # In a search, the labels of all symmetries but one are often in memory.
     for digest, action in actions.items():
       others = _memory.get(_dense_key(shape, actions.keys() - {digest}))
       if others is not None:
@@ -153,7 +142,7 @@ def dense_sharing(
 
 
 def _dense_key(shape: tuple[int, ...], digests: Set[bytes]) -> str:
-  """Returns the key of a kernel: what the symmetries do, in any order."""
+  """Returns the key of a kernel, given the actions in any order."""
   parts = (_CACHE_VERSION, repr(shape).encode(), *sorted(digests))
   return hashlib.sha256(b'|'.join(parts)).hexdigest()
 
@@ -182,13 +171,13 @@ def conv_sharing(
   >>> conv_sharing(('rotation',), (3, 3), lifting=False)
   Sharing(3×3×4×4 = 144 weights, 36 free)
   """
-  kernel_shape = as_shape(kernel_shape)
+  kernel_shape = symmetries_lib.as_shape(kernel_shape)
   if not isinstance(group, point_group.Group):
     group = point_group.group(group, len(kernel_shape))
   if group.ndim != len(kernel_shape):
     raise ValueError(
       f'the group acts on {group.ndim} axes, so the kernel needs as many sides,'
-      f' got {kernel_shape}; name the number of axes: aen.group(symmetries,'
+      f' got {kernel_shape}; give the number of axes: aen.group(symmetries,'
       f' ndim={len(kernel_shape)})'
     )
   sides = np.abs(group.elements) @ np.array(kernel_shape)  # transformed by g
@@ -202,7 +191,7 @@ def conv_sharing(
   def sharing() -> Sharing:
     generators = []
     for g in range(group.order):
-      generator = permutation(group.symmetry(g), kernel_shape)
+      generator = symmetries_lib.permutation(group.symmetry(g), kernel_shape)
       # Gather form: the entry now at h was at g⁻¹ h.
       for _ in group_axes:
         generator = pair(generator, group.table[group.inverse[g]])
@@ -221,7 +210,7 @@ _lock = threading.Lock()
 
 
 def _from_memory(key: Hashable, compute: Callable[[], Sharing]) -> Sharing:
-  """Returns a sharing from the memory cache, computing it if need be."""
+  """Returns a sharing from the memory cache, or computes and stores it."""
   with _lock:
     if key in _memory:
       _memory[key] = _memory.pop(key)  # the most recently used last

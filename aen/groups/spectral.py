@@ -8,23 +8,21 @@ of the orbits, stabilisers S_i and T_j, and for every character ρ of A,
     B_ρ[i,j] = Σ_{b ∈ A/T_j} W(x_i, b·y_j) ρ̄(b)
     y(b·y_j) = 1/|A/T_j| Σ_ρ ρ(b) Σ_i x̃_i(ρ) B_ρ[i,j],
 
-where ρ runs over the characters that are trivial on S_i and on T_j. One dense
-matrix has become a block per character, and the blocks together have one entry
-per orbit of A on X × Y.
+where ρ runs over the characters that are trivial on S_i and on T_j. This
+replaces the dense matrix by one block per character; the blocks together have
+one entry per orbit of A on X × Y.
 
-All arithmetic is real. A character with values ±1 is one term of the sum over
-ρ. Two conjugate characters are three terms, by Gauss's product of complex
+All arithmetic is real. A character with values ±1 contributes one term to the
+sum over ρ, and two conjugate characters three, by Gauss's product of complex
 numbers: with x̃ = p + iq and B = r + is,
 
     Re x̃B = r(p + q) - q(r + s),    Im x̃B = r(p + q) + p(s - r).
 
-So a layer is a sum over terms k of synthesis_k ((analysis_k x) (kernel_k W)).
-
-If A has two elements and fixes some points, there is a way with fewer copies of
-the kernel: see `Involution`.
+So a layer is the sum over terms k of synthesis_k ((analysis_k x) (kernel_k W)).
+If A has two elements and fixes some points, see `Involution`.
 
 Legend: N input points, M output points, |A| elements and as many characters, K
-terms. Points whose orbits have the same stabiliser are a *sector* of c · n
+terms. The points whose orbits have the same stabiliser form a *sector* of c · n
 points: c cosets of the stabiliser, n orbits.
 """
 
@@ -41,14 +39,12 @@ from aen.groups import orbits as orbits_lib
 from aen.groups import symmetries as symmetries_lib
 
 MAX_ELEMENTS = 1536
-_MAX_ENTRIES = 2**22  # of the array of a group's elements
+_MAX_ENTRIES = 2**22  # of `Abelian.elements`
 _MAX_SUBSETS = 128
-# Candidates for generators of A that are tried, and subgroups kept at each step
-# of the search for A.
-_MAX_CANDIDATES = 64
-_BEAM = 10
-# The time of a training step on one core, in nanoseconds per operation of
-# `step_operations`; fitted by experiments/cost_model.py.
+_MAX_CANDIDATES = 64  # for generators of A
+_BEAM = 10  # subgroups kept at each step of the search for A
+# Nanoseconds of a training step per operation of `step_operations`, on one
+# core; fitted by experiments/cost_model.py.
 NANOSECONDS: Mapping[str, float] = {
   'multiplication': 0.0176,
   'kernel entry': 4.07,
@@ -58,7 +54,7 @@ NANOSECONDS: Mapping[str, float] = {
   'transform': 0.0288,
   'product': 7190.0,
 }
-_BATCH = 64  # for which a layer's method is chosen
+_BATCH = 64  # the batch size that the cost model assumes
 
 
 class Block(NamedTuple):
@@ -71,7 +67,7 @@ class Block(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Structure:
-  """What a compiled program depends on; the rest of a spectral form is data.
+  """The static part of a spectral form; the rest is data to a program.
 
   Terms of a sector, or of a pair of sectors, are in the order of its blocks.
   """
@@ -105,17 +101,17 @@ class Spectral:
     structure: The shapes of the arrays below, and of the products.
     in_place: The place of each input in the order by sector, coset and orbit;
       None if they come in this order. int32 [N]
-    out_place: The place of each output in this order; None to leave the outputs
-      in this order. int32 [M]
+    out_place: The place of each output in this order; None to return them in
+      this order. int32 [M]
     analysis: For each sector of the inputs, [K, c].
     synthesis: For each sector of the outputs, [c, K].
     kernel: For each pair of sectors, [K, q].
-    index: For one entry of the kernel per orbit of A on X × Y, the weight; or
-      in the form of all layers, its place in the flattened kernel. [q, n, m]
-      for each pair of sectors, concatenated. int32 [E]
+    index: One kernel entry per orbit of A on X × Y: its weight, or before `of`
+      its place in the flattened kernel. [q, n, m] for each pair of sectors,
+      concatenated. int32 [E]
   """
 
-  # Of a compiled program; JAX takes the other fields for data.
+  # JAX treats the other fields as data.
   structure: Structure = dataclasses.field(metadata={'static': True})
   in_place: np.ndarray | None
   out_place: np.ndarray | None
@@ -153,13 +149,13 @@ class Involution:
       y' = x₀ W(x₀, y) + (x + x') D + x (E - D)
       y₀ = x₀ W(x₀, y₀) + (x + x') W(x, y₀):
 
-  one product of (x + x', x₀) with one matrix, and two with E - D.
+  one product with (x + x', x₀), and two with E - D.
 
   Attributes:
     in_place: The place of each input in the order x, x', x₀. int32 [N]
     out_place: The place of each output in the order y, y', y₀. int32 [M]
     first: The weights of W from (x, x₀) to (y, y₀), int32 [n + n₀, m + m₀].
-    second: Those of E, int32 [n, m].
+    second: The weights of E, int32 [n, m].
   """
 
   in_place: np.ndarray
@@ -172,7 +168,7 @@ class Involution:
   def of(cls, exchange: np.ndarray, index: np.ndarray) -> 'Involution':
     """Returns the form of a layer with the weights W[index], index [N, M].
 
-    The permutation `exchange` [N + M] is what g does to inputs and outputs.
+    The permutation `exchange` [N + M] is the action of g on both.
     """
     num_in = len(index)
     places, firsts, pairs = [], [], []
@@ -198,16 +194,15 @@ Form = Spectral | Involution
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Abelian:
-  """An abelian group of permutations, with its characters.
+  """An abelian group of permutations of P points, with its characters.
 
-  The character ρ has the value exp(2πi phases[ρ, a] / denominator) at the
-  element a; the trivial one comes first.
+  ρ(a) = exp(2πi phases[ρ, a] / denominator); the trivial character is first.
   """
 
   elements: np.ndarray  # the identity first, int32 [|A|, P]
   phases: np.ndarray  # int64 [|A|, |A|]
   denominator: int  # a multiple of the order of every element
-  generators: tuple[np.ndarray, ...] = ()  # of the group
+  generators: tuple[np.ndarray, ...] = ()
 
   @classmethod
   def trivial(cls, num_points: int) -> 'Abelian':
@@ -217,7 +212,7 @@ class Abelian:
 
   @functools.cached_property
   def places(self) -> dict[bytes, int]:
-    """Which element a permutation is, by its bytes."""
+    """Maps the bytes of each element to its number."""
     return {element.tobytes(): i for i, element in enumerate(self.elements)}
 
   def commutes_with(self, permutation: np.ndarray) -> bool:
@@ -230,12 +225,12 @@ class Abelian:
     """Returns the group with one more generator.
 
     Let g^k be the first power of g in A. The elements of the larger group are
-    a·g^j with j < k, and every character ρ of A has k extensions, one for each
-    k-th root of ρ(g^k) as the value at g.
+    a·g^j with j < k, and every character ρ of A has k extensions: ρ(g) may be
+    any k-th root of ρ(g^k).
 
     Returns:
-      The larger group; None if g does not commute with A, or if it has more
-      than `MAX_ELEMENTS` elements, or more than fit into memory.
+      The larger group; None if g does not commute with A, or if the group has
+      more than `MAX_ELEMENTS` elements, or more than fit into memory.
     """
     if not self.commutes_with(generator):
       return None
@@ -259,7 +254,7 @@ class Abelian:
     )
 
   def on(self, start: int, stop: int) -> 'Abelian':
-    """Returns the group's action on some of the points, unions of orbits."""
+    """Returns the group's action on some points, a union of orbits."""
     elements = self.elements[:, start:stop] - start
     return Abelian(elements, self.phases, self.denominator)
 
@@ -273,11 +268,11 @@ class Abelian:
     return number[~some], number[some & (first < self.denominator)]
 
   def multiplicities(self, num_in: int) -> np.ndarray:
-    """Counts the orbits in which each character occurs.
+    """Counts the orbits in which each character occurs, int64 [2, |A|].
 
-    That is its multiplicity in the permutation representation: an inner product
-    with the numbers of fixed points. For the first `num_in` points and for the
-    others, int64 [2, |A|].
+    Separately for the first `num_in` points and the others. This is the
+    multiplicity in the permutation representation: the inner product with the
+    numbers of fixed points.
     """
     fixed = self.elements == np.arange(self.elements.shape[1], dtype=np.int32)
     counts = np.stack([f.sum(1) for f in np.split(fixed, [num_in], axis=1)])
@@ -290,8 +285,8 @@ def abelian_subsets(
 ) -> dict[int, Abelian]:
   """Returns the abelian groups that subsets of permutations generate.
 
-  They are found by the subset, as a state: bit k stands for the k-th
-  permutation. The empty one is first.
+  Maps a subset to its group, the empty one first. Bit k of a subset stands for
+  the k-th permutation.
   """
   found = {0: Abelian.trivial(num_points)}
   for k, generator in enumerate(generators):
@@ -311,13 +306,12 @@ def dense_spectral(
 ) -> Form | None:
   """Returns the fastest form of a dense layer.
 
-  A is generated by commuting products of the layer's symmetries. Those of
-  `SYMMETRIES` that the layer has without being asked for are among them.
+  A is generated by commuting products of the layer's symmetries, including
+  those of `SYMMETRIES` that the given ones imply.
 
-  The index is the kernel of `dense_sharing`, [N, M], with the same symmetries
-  and shapes. None stands for a layer that should gather its whole kernel. With
-  `force`, the best spectral form is returned, even if another one, or gathering
-  the whole kernel, is expected to be faster.
+  The index is the kernel of `dense_sharing`, [N, M], with the same arguments.
+  Returns None if gathering the whole kernel is expected to be fastest; with
+  `force`, the best `Spectral` form even so, if the layer has symmetries.
 
   >>> from aen.groups.sharing import dense_sharing
   >>> flip = symmetries_lib.SYMMETRIES['horizontal_flip']
@@ -327,24 +321,18 @@ def dense_spectral(
   (2, 0.5)
   """
   num_in, num_out = index.shape
-
-  def action(symmetry: symmetries_lib.Symmetry) -> np.ndarray:
-    """Returns what a symmetry does to the N + M points."""
-    perm_out = np.arange(num_out, dtype=np.int32)
-    if not invariant:
-      perm_out = symmetries_lib.permutation(symmetry, out_shape)
-    perm_in = symmetries_lib.permutation(symmetry, in_shape)
-    return np.concatenate([perm_in, num_in + perm_out])
-
-  found = [action(symmetry) for symmetry in symmetries]
-  for symmetry in symmetries_lib.SYMMETRIES.values() if found else ():
+  layer = in_shape, out_shape, invariant
+  actions = [symmetries_lib.action(s, *layer) for s in symmetries]
+  for symmetry in symmetries_lib.SYMMETRIES.values() if actions else ():
     try:
-      implied = action(symmetry)
+      action = symmetries_lib.action(symmetry, *layer)
     except ValueError:  # it cannot act on these grids
       continue
-    rows, columns = implied[:num_in], implied[num_in:] - num_in
-    if orbits_lib.is_invariant(index, rows, columns):
-      found.append(implied)
+    if orbits_lib.is_invariant(index, *action):
+      actions.append(action)
+  found = [
+    np.concatenate([rows, num_in + columns]) for rows, columns in actions
+  ]
   products = (a[b] for a, b in itertools.product(found, repeat=2))
   identity = np.arange(num_in + num_out, dtype=np.int32).tobytes()
   distinct = {p.tobytes(): p for p in itertools.chain(found, products)}
@@ -385,10 +373,11 @@ def best_subgroup(
   num_out: int,
   force: bool = False,
 ) -> Abelian | None:
-  """Returns the abelian group that makes a training step fastest.
+  """Returns the abelian group that makes a training step fastest, if any.
 
-  A beam search: groups grow by one of the candidates, permutations of inputs
-  and outputs [N + M], at a time. None stands for the whole kernel.
+  A beam search: each step extends groups by one of the candidates, which are
+  permutations of inputs and outputs [N + M]. Returns None if gathering the
+  whole kernel is expected to be faster, which `force` ignores.
   """
   best = None
   beam = [Abelian.trivial(num_in + num_out)]
@@ -425,13 +414,12 @@ def _nanoseconds(operations: Mapping[str, float]) -> float:
 def step_operations(
   group: Abelian, num_in: int, batch: int
 ) -> dict[str, float]:
-  """Counts what the time of a training step of a layer depends on.
+  """Counts the operations of a training step of a layer, for the cost model.
 
-  Multiplications of the products, in which each entry of a kernel takes part
-  three times; entries of the kernel, or of the blocks, which are gathered,
-  transformed and updated (more of this if orbits have different stabilisers);
-  permuted activations; multiplications of the transforms; products. The trivial
-  group stands for a layer that gathers its whole kernel.
+  These are multiplications in the products (forward, and two backward); entries
+  of the kernel or of the blocks that are gathered, transformed and updated;
+  permuted activations; multiplications in the transforms; and products. The
+  trivial group stands for gathering the whole kernel.
   """
   num_points = group.elements.shape[1]
   if len(group.elements) == 1:
@@ -442,8 +430,8 @@ def step_operations(
   real, pairs = group.terms()
   num_terms = (entries[real] > 0).sum() + 3 * (entries[pairs] > 0).sum()
   products = entries[real].sum() + 3 * entries[pairs].sum()
-  # A character occurs once in every orbit with a stabiliser on which it is
-  # trivial: multiplicities differ if there are several stabilisers.
+  # A character occurs once in every orbit on whose stabiliser it is trivial, so
+  # that multiplicities differ if there are several stabilisers.
   several = any(len(set(n[n > 0])) > 1 for n in (in_orbits, out_orbits))
   return {
     'multiplication': 3 * batch * products,
@@ -456,7 +444,7 @@ def step_operations(
 
 
 def spectral_form(group: Abelian, num_in: int) -> Spectral:
-  """Returns the form of all layers that are equivariant to a group.
+  """Returns the form that all layers equivariant to a group share.
 
   The group permutes N = `num_in` inputs and M outputs. See `Spectral.of`.
   """
@@ -466,7 +454,7 @@ def spectral_form(group: Abelian, num_in: int) -> Spectral:
   terms = _Terms(*map(np.concatenate, zip(*by_block.values(), strict=True)))
 
   def own(sector: _Sector) -> np.ndarray:
-    """Returns which terms a sector has, bool [K]."""
+    """Returns which terms occur in a sector, bool [K]."""
     return sector.characters[terms.characters]
 
   def place(sectors: Sequence[_Sector]) -> np.ndarray:
@@ -475,8 +463,8 @@ def spectral_form(group: Abelian, num_in: int) -> Spectral:
 
   kernel, index = [], []
   for source, target in itertools.product(inputs, outputs):
-    # A row W(x_i, ·) is invariant under the stabiliser S of x_i, so it has one
-    # entry for each coset of S·T in A: these are some of the cosets of T.
+    # A row W(x_i, ·) is invariant under the stabiliser S of x_i: one entry for
+    # each coset of S·T in A suffices, and these are some of the cosets of T.
     images = on_outputs.elements[source.stabiliser][:, target.points[:, 0]]
     cosets = _first_places(images.min(0))
     multiplicity = len(target.cosets) // len(cosets)
@@ -536,18 +524,18 @@ def _first_places(values: np.ndarray) -> np.ndarray:
 
 
 class _Terms(NamedTuple):
-  """The coefficients of characters' terms at all elements: [K, |A|]."""
+  """The coefficients of the characters' terms at all elements, [K, |A|]."""
 
   characters: np.ndarray  # of the terms, [K]
-  analysis: np.ndarray  # of a pair: p + q, p and q
-  kernel: np.ndarray  # of a pair: r, s - r and r + s
-  synthesis: np.ndarray  # of a pair: twice the real part of ρ(b) x̃B
+  analysis: np.ndarray  # for a conjugate pair: p + q, p and q
+  kernel: np.ndarray  # for a pair: r, s - r and r + s
+  synthesis: np.ndarray  # for a pair: twice the real part of ρ(b) x̃B
 
 
 def _terms_by_block(
   group: Abelian, inputs: Sequence[_Sector], outputs: Sequence[_Sector]
 ) -> dict[Block, _Terms]:
-  """Groups characters that occur in the same sectors: blocks of one shape."""
+  """Groups characters that occur in the same sectors into blocks."""
   by_sectors: dict[tuple[tuple[int, ...], ...], list[int]] = {}
   real, pairs = group.terms()
   for character in (*real, *pairs):

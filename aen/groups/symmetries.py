@@ -1,11 +1,9 @@
-"""Symmetries: functions that rearrange arrays, and the groups they generate.
+"""Symmetries: functions that permute the entries of arrays.
 
-A symmetry rearranges the entries of an array and changes none of them. Applied
-to an image it permutes pixels; applied to `arange(N).reshape(shape)` it *is*
-the permutation of that grid's points. `SYMMETRIES` is the table of those that
-have a name; to add one, add an entry. `PAPER_SYMMETRIES` names the paper's
-twelve, on whose order its data sets depend: that list is closed. `CANDIDATES`
-holds what a search tries by default, by the number of axes of the grid.
+Applied to an image, a symmetry permutes pixels; applied to
+`arange(N).reshape(shape)`, it returns its permutation of that grid's points.
+To add a symmetry of images, add an entry to `SYMMETRIES`. The list
+`PAPER_SYMMETRIES` is closed: the paper's data sets depend on its order.
 
 Axis 0 of an array runs downwards (i, "vertical"), axis 1 to the right (j,
 "horizontal"). Further axes, such as channels, are carried along.
@@ -24,9 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# What users may pass as symmetries: names, `Symmetry` objects, functions of an
-# array, permutations as integer arrays, or a mix; one of them, a sequence, or a
-# mapping (whose keys name what has no name of its own).
+# One or several names, `Symmetry` objects, functions of an array, permutations
+# as integer arrays, or a mix; as a mapping, keys name arrays and lambdas.
 SymmetryLike = Any
 
 MAX_POINTS = np.iinfo(np.int32).max
@@ -36,10 +33,10 @@ MAX_POINTS = np.iinfo(np.int32).max
 class Symmetry:
   """A named rearrangement of arrays.
 
-  Two symmetries are equal if their names are and their functions have the same
-  bytecode, defaults, enclosed values and owner (of a bound method). So a
-  notebook cell that is rerun gives an equal symmetry, and nothing is compiled
-  again; an edited one gives a different symmetry.
+  Symmetries are equal if they have the same name and their functions the same
+  bytecode, defaults, closure and, for bound methods, owner. So rerunning a
+  notebook cell gives an equal symmetry and recompiles nothing, and editing it
+  gives a different one.
 
   Attributes:
     name: The name in reports and error messages.
@@ -62,7 +59,7 @@ class Symmetry:
         'a Symmetry is a name and a function of an array, got'
         f' {self.name!r} and {self.fn!r}'
       )
-    if any('\ud800' <= c <= '\udfff' for c in self.name):  # as of other bytes
+    if any('\ud800' <= c <= '\udfff' for c in self.name):  # lone surrogates
       raise ValueError(
         f'the name of a Symmetry must be text that UTF-8 can encode, got'
         f' {self.name!r}; rename it'
@@ -91,7 +88,7 @@ def _hashable(value: Any) -> Any:
   if isinstance(value, list | tuple):
     return tuple(_hashable(item) for item in value)
   if isinstance(value, types.CodeType):
-    # Neither file nor line: a function defined again elsewhere is the same.
+    # Neither file nor line: the same function may be defined elsewhere.
     return _hashable((value.co_code, value.co_names, value.co_consts))
   if isinstance(value, np.ndarray):
     return value.shape, value.dtype.str, value.tobytes()
@@ -168,9 +165,9 @@ def _is_number_array(value: Any) -> bool:
 
 
 def named(name: str, permutations: Sequence[np.ndarray]) -> Symmetry:
-  """Returns permutations of grids, one per number of points, as a symmetry.
+  """Returns a symmetry, given permutations of grids of different sizes.
 
-  They are in gather form, int [N].
+  Permutations are in gather form, int [N].
 
   >>> named('swap', [np.array([1, 0, 2])])(np.array([7, 8, 9])).tolist()
   [8, 7, 9]
@@ -203,14 +200,9 @@ def _permute(
 
 
 def permutation(symmetry: SymmetryLike, shape: Sequence[int]) -> np.ndarray:
-  """Returns a symmetry as a permutation of a grid's points.
+  """Returns a symmetry as a permutation of the points of a grid.
 
-  Args:
-    symmetry: A name, a function of an array, or a `Symmetry`.
-    shape: The grid.
-
-  Returns:
-    p, int32 [N], such that `symmetry(x).ravel() == x.ravel()[p]`.
+  This is p, int32 [N], such that `symmetry(x).ravel() == x.ravel()[p]`.
 
   >>> permutation('horizontal_flip', (2, 3)).tolist()
   [2, 1, 0, 5, 4, 3]
@@ -222,39 +214,56 @@ def permutation(symmetry: SymmetryLike, shape: Sequence[int]) -> np.ndarray:
     )
   (symmetry,) = found
   shape = as_shape(shape)
-  # What another function does may change: it may read a global variable.
+  # Other functions are not cached: they may depend on global variables.
   if NAMED.get(symmetry.name) is symmetry:
     return _checked(symmetry, shape).copy()
   return _checked.__wrapped__(symmetry, shape)
 
 
+def action(
+  symmetry: SymmetryLike,
+  in_shape: Sequence[int],
+  out_shape: Sequence[int],
+  invariant: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns a symmetry's permutations of a layer's inputs and outputs.
+
+  If `invariant`, it acts trivially on the outputs.
+  """
+  perm_in = permutation(symmetry, in_shape)
+  if invariant:
+    num_out = math.prod(as_shape(out_shape))
+    return perm_in, np.arange(num_out, dtype=np.int32)
+  return perm_in, permutation(symmetry, out_shape)
+
+
 @functools.lru_cache(maxsize=256)
 def _checked(symmetry: Symmetry, shape: tuple[int, ...]) -> np.ndarray:
-  """Returns a permutation; raises if a function is no symmetry."""
+  """Returns a permutation; raises if the function is not a symmetry."""
   points = np.arange(math.prod(shape), dtype=np.int32)
   permuted = _apply(symmetry, points, shape)
   if not is_permutation(permuted, points.size):
     raise ValueError(
-      f'{symmetry.name} is no symmetry of the grid {shape}: a symmetry permutes'
-      ' the entries, but here entries are lost, doubled or altered; rearrange'
-      ' the array without changing its values'
+      f'{symmetry.name} is not a symmetry of the grid {shape}: a symmetry'
+      ' permutes the entries, but here entries are lost, duplicated or altered;'
+      ' rearrange the array without changing its values'
     )
   if not np.array_equal(permuted, _apply(symmetry, points, shape)):
     raise ValueError(
       f'{symmetry.name} permuted the grid {shape} in two different ways when'
       ' called twice; a symmetry must be deterministic (no random numbers)'
     )
-  # Sorting and negating permute 0…N-1 too. Positions alone decide if other
-  # values, of other signs and sizes and with equals among them, follow.
+  # Sorting and negating permute 0…N-1, too. A symmetry permutes other values,
+  # of both signs and with duplicates, in the same way.
   rng = np.random.default_rng(0)
   whole = rng.integers(-(2**30), 2**30, points.size, np.int32)
-  fractions = (whole / 7).astype(np.float32)  # which jax.numpy keeps as it is
+  fractions = (whole / 7).astype(np.float32)  # a dtype that jax.numpy keeps
   for values in (rng.permutation(points), whole, fractions):
     values[-1] = values[0]
     if not np.array_equal(values[permuted], _apply(symmetry, values, shape)):
       raise ValueError(
-        f'{symmetry.name} is no symmetry of the grid {shape}: what it does'
-        ' depends on the values of the entries, not on their places alone;'
+        f'{symmetry.name} is not a symmetry of the grid {shape}: its effect'
+        ' depends on the values of the entries, not only on their positions;'
         ' rearrange the array without looking at its values'
       )
   return permuted.astype(np.int32)
@@ -263,8 +272,8 @@ def _checked(symmetry: Symmetry, shape: tuple[int, ...]) -> np.ndarray:
 def _apply(
   symmetry: Symmetry, points: np.ndarray, shape: tuple[int, ...]
 ) -> np.ndarray:
-  """Returns the permuted points, flat; a copy, as is what `symmetry` gets."""
-  # A function may use jax.numpy, also where a layer is being traced.
+  """Returns the permuted points, flat; copies what goes in and comes out."""
+  # The function may use jax.numpy, even while a layer is being traced.
   jax = sys.modules.get('jax')
   try:
     with jax.ensure_compile_time_eval() if jax else contextlib.nullcontext():
@@ -272,7 +281,7 @@ def _apply(
       permuted = np.array(result)
   except Exception as error:
     if isinstance(error, ValueError) and symmetry.name in str(error):
-      raise  # already explains why it cannot act
+      raise  # it already says why
     text = ' '.join(str(error).split())
     why = f'{type(error).__name__}: {text}' if text else type(error).__name__
     raise ValueError(
@@ -320,7 +329,7 @@ def is_permutation(values: np.ndarray, num_points: int) -> bool:
 
 
 class _Need(NamedTuple):
-  """What a symmetry needs of a grid, and what to do about other grids."""
+  """A requirement of a symmetry on its grid, and a remedy for other grids."""
 
   text: str
   is_met: Callable[[tuple[int, ...]], bool]
@@ -351,7 +360,7 @@ _EQUAL_12 = _Need('axes 1 and 2 of one length', lambda s: s[1] == s[2])
 def _symmetry(
   name: str, fn: Callable[[np.ndarray], np.ndarray], *needs: _Need
 ) -> Symmetry:
-  """Returns a symmetry that says which grids it needs."""
+  """Returns a symmetry that raises for grids it cannot act on."""
 
   def transform(array: np.ndarray) -> np.ndarray:
     for need in needs:
@@ -400,8 +409,8 @@ SYMMETRIES: Mapping[str, Symmetry] = types.MappingProxyType(
   }
 )
 
-# The bits of the paper's search states and data sets, in order. Symmetries that
-# are added to the table come after them.
+# The bits of the paper's search states and data sets, in order. New symmetries
+# come after them.
 PAPER_SYMMETRIES = tuple(SYMMETRIES)[:12]
 
 # What a search tries by default on grids of 1, 2 and 3 axes. Two rotations of

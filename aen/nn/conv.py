@@ -4,9 +4,8 @@ Features of a group convolution have one value per position, *group element* and
 channel: [..., *S, |G|, C]. The first layer lifts the plane to the group
 (Z^d→G), all others map G→G, and `group_pool` returns to the plane.
 
-The kernel is `weights[index]`, as in `dense`; the group and channel axes are
-merged for the convolution itself, so its cost is that of a plain convolution
-with |G| times the channels.
+The kernel is `weights[index]`, as in `dense`. Group and channel axes are merged
+for the convolution, which costs as much as one with |G| times the channels.
 
 Legend: d spatial axes, S their sizes, K kernel sides, |G| group elements, C
 input channels, F features, W free weights.
@@ -26,7 +25,6 @@ from aen import io as io_lib
 from aen.groups import point_group
 from aen.groups import sharing as sharing_lib
 from aen.groups import symmetries as symmetries_lib
-from aen.groups.orbits import as_shape
 from aen.nn import kernels
 from aen.nn import layer as layer_lib
 from aen.nn import windows
@@ -49,8 +47,8 @@ def shared_conv(
 
   y[p, k] = Σ_r Σ_h x[p + r, h] · weights[index[r, h, k]] + bias
 
-  Whether strides and padding preserve equivariance is checked by
-  `EquivariantConv`, which knows the group, and not here.
+  Unlike `EquivariantConv`, this does not check that strides and padding
+  preserve equivariance.
 
   Args:
     x: Inputs, [..., *S, C] if lifting, else [..., *S, |G|, C].
@@ -85,12 +83,12 @@ def shared_conv(
   x = x.reshape(-1, *space, math.prod(x.shape[len(batch) + len(space) :]))
   kernel = kernels.merge_channels(kernel)
   frame = windows.frame(space, sides, strides, padding, kernel_dilation)
-  if padding == 'CIRCULAR':  # wrapped first, then there is nothing to pad
+  if padding == 'CIRCULAR':  # pad first, then convolve without padding
     x = jnp.pad(x, ((0, 0), *frame.padding, (0, 0)), mode='wrap')
     space = x.shape[1:-1]
     frame = windows.frame(space, sides, strides, 'VALID', kernel_dilation)
   y = windows.convolve(x, kernel, frame, precision, method)
-  if bias is not None:  # over merged axes its gradient is one sum of rows
+  if bias is not None:  # on merged axes, its gradient is one sum of rows
     chex.assert_shape(bias, (weights.shape[-1],))
     y += jnp.tile(bias, index.shape[-1]).reshape((1,) * (y.ndim - 1) + (-1,))
   return y.reshape(*batch, *y.shape[1:-1], index.shape[-1], weights.shape[-1])
@@ -102,7 +100,7 @@ def _split_shape(
   index: tuple[int, ...],
   lifting: bool,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-  """Checks shapes; splits that of x into batch and space."""
+  """Checks all shapes; returns the batch and spatial axes of x."""
   ndim = len(index) - (1 if lifting else 2)
   if len(weights) != 3 or ndim < 1:
     raise ValueError(
@@ -136,8 +134,8 @@ class EquivariantConv(layer_lib.SharedLayer):
   positions (times |G| unless lifting), and 'bias' [F].
 
   Translations are built into every convolution; naming one is an error. The
-  initialiser fills the kernel of the plain convolution, of which every orbit
-  keeps its first entry: any Flax initialiser sees the true fan-in.
+  initialiser fills the plain kernel, so that it sees the true fan-in; each
+  orbit keeps its first entry.
 
   Attributes:
     symmetries: Rotations and reflections that generate the group G: names,
@@ -145,7 +143,7 @@ class EquivariantConv(layer_lib.SharedLayer):
     features: The number of channels F of each group element.
     kernel_size: The kernel's sides, one per spatial axis.
     strides: As in `flax.linen.Conv`. The last window must end at the last
-      position, or a reflected image would be sampled at other points: an error.
+      position; otherwise a reflected image would be sampled at other points.
     padding: 'SAME', 'VALID', 'CIRCULAR' (images wrap around, so the layer is
       exactly equivariant to cyclic shifts too, by multiples of the stride), or
       numbers, as in `flax.linen.Conv`. It must be as symmetric as the group:
@@ -184,7 +182,7 @@ class EquivariantConv(layer_lib.SharedLayer):
         'kernel_size needs one side per spatial axis, such as'
         f' {(self.kernel_size,) * 2} for images, got {self.kernel_size}'
       )
-    self.kernel_size = as_shape(self.kernel_size)
+    self.kernel_size = symmetries_lib.as_shape(self.kernel_size)
     io_lib.choice(self.method, 'method', (*windows.METHODS, None))
     self.sharing()  # raises if no convolution has these symmetries
     super().__post_init__()

@@ -1,4 +1,4 @@
-"""Converts parameters between modules: plain layers, warm starts.
+"""Conversion of parameters to plain layers and to less symmetric networks.
 
 Legend: N input points, M output points, C input channels, F features.
 """
@@ -25,9 +25,9 @@ _NAMES = ('kernel', 'bias')  # of a layer's parameters
 def sharing_variables(module: nn.Module) -> dict[str, Any]:
   """Returns the 'sharing' collection: the indices of a module's layers.
 
-  Another module of the same shapes (see `max_weights`) that is given this
-  collection beside its parameters computes what `module` does. So one compiled
-  program serves all networks, and collections stack for `jax.vmap`.
+  Given this collection and parameters, another module of the same shapes (see
+  `max_weights`) computes what `module` does. So one compiled program serves all
+  networks, and collections stack for `jax.vmap`.
   """
 
   def collection(layer: nn.Module) -> dict[str, Any]:
@@ -42,13 +42,13 @@ def sharing_variables(module: nn.Module) -> dict[str, Any]:
 
 
 def _sublayers(module: nn.Module) -> dict[str, nn.Module]:
-  """Returns a network's layers by name; none for a layer."""
+  """Returns a network's layers by name, or {} for a layer."""
   if hasattr(module, 'sublayers'):
     return module.sublayers()
   if not isinstance(module, SharedLayer | nn.Dense):
     raise ValueError(
       'expected an equivariant layer, an EquivariantMLP or a GroupCNN, got'
-      f' {type(module).__name__}; take the equivariant layers in it one by one,'
+      f' {type(module).__name__}; pass its equivariant layers one by one,'
       ' each with its own parameters, or give to_dense example inputs:'
       ' to_dense(model, variables, x)'
     )
@@ -64,17 +64,16 @@ def to_dense(
     module: An `EquivariantDense`, an `EquivariantConv` or a network of them; or
       any Linen model that contains some, with example inputs.
     variables: Its variables, or its parameters alone.
-    *args: Example inputs of a model that is not ours, by which its equivariant
-      layers are found: those that `module.apply(variables, *args)` calls.
+    *args: Example inputs of any other Linen model. Its equivariant layers are
+      those that `module.apply(variables, *args)` calls.
     **kwargs: Further arguments of `module.apply`.
 
   Returns:
-    For a dense layer: {'kernel': [N * C, M * F], 'bias': [M * F]}, the
-    parameters of `nn.Dense(M * F)` acting on flattened inputs. For a
-    convolution: those of `nn.Conv(|G| * F, kernel_size, …)` acting on inputs
-    whose group axis and channels are one axis. For a network: a dict of them by
-    the layers' names. For another model: its parameters, with those of the
-    equivariant layers replaced.
+    For a dense layer, the parameters {'kernel': [N * C, M * F], 'bias':
+    [M * F]} of `nn.Dense(M * F)` on flattened inputs. For a convolution, those
+    of `nn.Conv(|G| * F, kernel_size, …)` on inputs with merged group and
+    channel axes. For a network, a dict of these by the layers' names. For
+    another model, its parameters with those of equivariant layers replaced.
   """
   params = params_of(variables)
   if args or kwargs:
@@ -147,7 +146,7 @@ def _whole_to_dense(
 
 
 def _same(stored: Any, used: Any) -> bool:
-  """Compares arrays, of which those inside `jit` have only a shape."""
+  """Compares arrays; inside `jit`, their shapes."""
   if stored is None or used is None or isinstance(used, jax.core.Tracer):
     return np.shape(stored) == np.shape(used)
   return np.array_equal(stored, used)
@@ -163,9 +162,9 @@ def _check_names(parts: Iterable[str], others: Params, what: str) -> None:
 def expand(
   source: nn.Module, variables: Params, target: nn.Module
 ) -> dict[str, Any]:
-  """Returns parameters with which a less symmetric module is the same function.
+  """Returns parameters of a less symmetric module that is the same function.
 
-  A warm start: train with more symmetry, then continue with less.
+  For a warm start: train with more symmetry, then continue with less.
 
   Args:
     source: The module the parameters belong to.
@@ -176,8 +175,8 @@ def expand(
     Parameters for the target: `target.apply({'params': …}, x)`.
 
   Raises:
-    ValueError: The target cannot be that function: its shapes differ, or it has
-      a symmetry that the source lacks.
+    ValueError: The target cannot be that function, because its shapes differ or
+      it has a symmetry that the source lacks.
   """
   params = params_of(variables)
   if parts := _sublayers(target):

@@ -1,7 +1,7 @@
 """Weight-shared dense layers: a functional core and a Flax module around it.
 
-The functional core takes weights and index as arguments, so networks with
-different symmetries are one program with other integers.
+The functional core takes weights and index as arguments, so one program serves
+networks with different symmetries.
 
 Legend: N input points, M output points, C input channels, F features, W free
 weights.
@@ -24,13 +24,11 @@ from aen import io as io_lib
 from aen.groups import sharing as sharing_lib
 from aen.groups import spectral as spectral_lib
 from aen.groups import symmetries as symmetries_lib
-from aen.groups.orbits import as_shape
-from aen.groups.orbits import permutation
 from aen.nn import kernels
 from aen.nn import layer as layer_lib
 from aen.nn.kernels import Array
 
-# Like an index, a spectral form may be data: all but its structure.
+# Like an index, a spectral form may be data, except for its structure.
 jax.tree_util.register_dataclass(spectral_lib.Spectral)
 
 
@@ -48,10 +46,10 @@ def shared_dense(
 
   Args:
     x: Inputs, [..., N], or [..., N, C] if the weights have channels.
-    weights: The free weights, [W] or [W, C, F]. There may be more than the
-      index uses: padding gives layers of different symmetry the same shapes.
-    index: The weight of each kernel entry, int32 [N, M]; or a form of the layer
-      of `groups.spectral`, which computes the same with fewer multiplications.
+    weights: The free weights, [W] or [W, C, F]. May be padded beyond what the
+      index uses, so that layers of different symmetry have the same shapes.
+    index: The weight of each kernel entry, int32 [N, M]; or the layer's form of
+      `groups.spectral`, which takes fewer multiplications.
     bias: The free biases, [B] or [B, F].
     bias_index: The bias of each output, int32 [M].
     precision: As in `jax.lax.dot_general`.
@@ -82,7 +80,7 @@ def shared_dense(
       f'the last axes of x must be {expected}, one entry per input point (and'
       f' channel, if the weights have channels), got {x.shape}'
     )
-  each = None  # bias of each output
+  each = None  # the bias of each output
   if bias is not None:
     bias = kernels.as_array(bias, 'bias')
     if not isinstance(bias_index, jax.Array):
@@ -100,7 +98,7 @@ def shared_dense(
   y = _gathered_dense(x, weights, index, precision)
   if each is None:
     return y
-  # One axis per axis of y: no rank is promoted.
+  # With all axes of y, for users who forbid implicit rank promotion.
   return y + jnp.expand_dims(each, tuple(range(y.ndim - each.ndim)))
 
 
@@ -111,8 +109,8 @@ def _gathered_dense(
   if weights.ndim == 1:
     kernel = kernels.shared_kernel(weights, index)
     return jnp.matmul(x, kernel, precision=precision)
-  # A gather for each pair of channels writes long rows, in the order in which
-  # the product reads them; channels innermost take a copy of the whole kernel.
+  # A gather for each pair of channels writes long rows in the order in which
+  # the product reads them; with channels last, XLA would copy the kernel.
   (num_in, num_out), (_, channels, features) = index.shape, weights.shape
   of_pair = functools.partial(kernels.shared_kernel, index=index)
   kernel = jax.vmap(jax.vmap(of_pair))(weights.transpose(1, 2, 0))
@@ -133,15 +131,15 @@ def _by_orbits(
   bias: jax.Array | None,
   precision: PrecisionLike,
 ) -> jax.Array:
-  """Applies a layer in a form of `groups.spectral`; bias [M] or [M, F]."""
+  """Applies a layer in a form of `groups.spectral`, with bias [M] or [M, F]."""
   channels, features = weights.shape[1:] or (1, 1)
   batch = x.shape[: x.ndim - (weights.ndim + 1) // 2]
   num_in, num_out = form.shape
-  # The batch is the last axis, so that points are rows that lie together.
+  # With the batch last, the values of a point are contiguous.
   x = x.reshape(-1, num_in, channels).transpose(1, 2, 0)
   if form.in_place is not None:
-    # A scatter, because XLA fuses a gather with that of the batch from a data
-    # set, and computes one element at a time then.
+    # Not a gather, which XLA would fuse with that of the batch from a data set
+    # and compute one element at a time.
     places = jnp.zeros_like(x).at[form.in_place]
     x = places.set(x, mode='promise_in_bounds', unique_indices=True)
   if isinstance(form, spectral_lib.Spectral):
@@ -196,7 +194,7 @@ def _spectral_dense(
   def by_block(
     matrix: Array, values: jax.Array, own: list[spectral_lib.Block]
   ) -> dict[spectral_lib.Block, jax.Array]:
-    """Transforms values [c, ...] to [K, ...]; splits them into own blocks."""
+    """Transforms values [c, ...] to [K, ...] and splits them into blocks."""
     terms = transform(matrix, values).reshape(-1, *values.shape[1:])
     ends = np.cumsum([block.size for block in own])
     return dict(zip(own, jnp.split(terms, ends[:-1]), strict=True))
@@ -224,7 +222,7 @@ def _spectral_dense(
   products: list[list[jax.Array]] = [[] for _ in structure.out_sectors]
   for block in structure.blocks:
     for t in block.outputs:
-      # A sum of products: to concatenate the kernels first would copy them.
+      # A sum of products: concatenating the kernels first would copy them.
       pairs = ((blocks[s, t][block], signals[s][block]) for s in block.inputs)
       terms = [multiply(*pair) for pair in pairs]
       products[t].append(functools.reduce(jnp.add, terms))
@@ -239,9 +237,8 @@ def _spectral_dense(
 class EquivariantDense(layer_lib.SharedLayer):
   """A dense layer between two grids, equivariant to the given symmetries.
 
-  Without `features` it maps x [..., *in_shape] to y [..., *out_shape]; with
-  `features=F` it maps x [..., *in_shape, C] to y [..., *out_shape, F]. With
-  the grids flattened,
+  Maps x [..., *in_shape] to y [..., *out_shape], or with `features=F`,
+  x [..., *in_shape, C] to y [..., *out_shape, F]. With flattened grids,
 
       y[m] = Σ_n x[n] · w[I[n, m]] + b[J[m]],
 
@@ -250,8 +247,8 @@ class EquivariantDense(layer_lib.SharedLayer):
   layer(x) if `invariant`. The parameters are one kernel weight per orbit,
   'kernel' [W] or [W, C, F], and one bias per orbit, 'bias' [B] or [B, F].
 
-  The initialiser fills the kernel of the plain dense layer, of which every
-  orbit keeps its first entry: any Flax initialiser sees the true fan-in.
+  The initialiser fills the plain dense kernel, so that it sees the true fan-in;
+  each orbit keeps its first entry.
 
   Attributes:
     symmetries: Names, functions of an array, `Symmetry` objects, or a mix.
@@ -262,17 +259,15 @@ class EquivariantDense(layer_lib.SharedLayer):
     use_bias, dtype, param_dtype, precision: As in `flax.linen.Dense`.
     kernel_init: Initialiser of the plain dense kernel, [N * C, M * F].
     bias_init: Initialiser of the bias.
-    invariant: Whether the symmetries act trivially on the outputs: transforming
-      the input does not change them.
+    invariant: Whether the symmetries act trivially on the outputs.
     max_weights: Pads the kernel parameter to this number of weights, and the
       bias to M, so that layers of different symmetry have the same shapes.
-    method: How the product with the kernel is computed. 'gather' gathers the
-      kernel and multiplies with it. 'spectral' multiplies in the basis of the
-      characters of an abelian group of symmetries, see `groups.spectral`: the
-      same function of the same parameters up to rounding, in fewer operations.
-      'auto' (default) takes what a cost model expects to be faster, these two
-      or `groups.spectral.Involution`. An index that is given as data (the
-      collection 'sharing') is always gathered.
+    method: How to multiply by the kernel. 'gather' gathers it first; 'spectral'
+      works in the basis of the characters of an abelian group of symmetries
+      (see `groups.spectral`), with the same result up to rounding in fewer
+      operations; 'auto' (default) takes the fastest of these and
+      `groups.spectral.Involution` according to a cost model. An index given as
+      data (the collection 'sharing') is always gathered.
 
   >>> layer = EquivariantDense(('rotation',), in_shape=(4, 4), out_shape=(2, 2))
   >>> layer
@@ -295,17 +290,17 @@ class EquivariantDense(layer_lib.SharedLayer):
 
   def __post_init__(self) -> None:
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
-    self.in_shape = as_shape(self.in_shape)
-    self.out_shape = as_shape(self.out_shape)
+    self.in_shape = symmetries_lib.as_shape(self.in_shape)
+    self.out_shape = symmetries_lib.as_shape(self.out_shape)
     if self.features is not None:
       self.features = io_lib.positive(self.features, 'features')
     if self.max_weights is not None:
       self.max_weights = io_lib.positive(self.max_weights, 'max_weights')
     io_lib.choice(self.method, 'method', layer_lib.METHODS)
-    for symmetry in self.symmetries:  # raises where one cannot act
-      permutation(symmetry, self.in_shape)
+    for symmetry in self.symmetries:  # raises if one cannot act
+      symmetries_lib.permutation(symmetry, self.in_shape)
       if not self.invariant:
-        permutation(symmetry, self.out_shape)
+        symmetries_lib.permutation(symmetry, self.out_shape)
     super().__post_init__()
 
   @nn.nowrap
@@ -317,7 +312,7 @@ class EquivariantDense(layer_lib.SharedLayer):
 
   @nn.nowrap
   def spectral(self) -> spectral_lib.Form | None:
-    """Returns the form in use, None if the kernel is gathered."""
+    """Returns the layer's form; None if the kernel is gathered."""
     if self.method == 'gather':
       return None
     layer = self.symmetries, self.in_shape, self.out_shape, self.invariant
@@ -325,7 +320,7 @@ class EquivariantDense(layer_lib.SharedLayer):
 
   @nn.nowrap
   def form_in_use(self) -> spectral_lib.Form | None:
-    """Returns the form of the bound layer, which may be data; None for none."""
+    """Returns the form of the bound layer, which may be data, or None."""
     if self.has_variable('sharing', 'kernel'):
       return self.get_variable('sharing', 'spectral')
     return self.spectral()

@@ -1,8 +1,8 @@
-"""Networks as ONNX files, which run where `aen` and JAX are not installed.
+"""Export to ONNX, which runs where `aen` and JAX are not installed.
 
-A network is a chain of layers and functions. Each becomes one or two nodes of
-kinds that every runtime knows; an equivariant layer is written with the kernel
-of the plain layer that computes the same function (see `to_dense`).
+A network is a chain of layers and functions, each of which becomes one or two
+nodes of standard operators. An equivariant layer becomes the plain layer that
+computes the same function (see `to_dense`).
 
 Legend: B examples, S the sizes of the spatial axes, K kernel sides, |G| group
 elements, C channels, F features.
@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aen import io as io_lib
-from aen.groups.orbits import as_shape
+from aen.groups.symmetries import as_shape
 from aen.nn import convert
 from aen.nn import pooling
 from aen.nn import windows
@@ -32,10 +32,10 @@ from aen.nn.group_cnn import GroupCNN
 from aen.nn.layer import Params
 from aen.nn.mlp import EquivariantMLP
 
-# Operators and file format of 2020, which all runtimes of today read.
+# The operators and file format of 2020, which all current runtimes read.
 OPSET = 13
 IR_VERSION = 7
-# Functions, with the defaults of their options, and their operators.
+# Operators of functions with default options.
 ACTIVATIONS = {
   nn.elu: 'Elu',
   nn.leaky_relu: 'LeakyRelu',
@@ -53,28 +53,27 @@ _SPATIAL_POOLS = {'max': 'MaxPool', 'mean': 'AveragePool'}
 class _Chain:
   """The nodes and weights of a file, before they become protocol buffers.
 
-  The last node returns an array [B, *shape] of JAX, as [B, *stored]. Both have
-  the same entries in row-major order; with `channels_first`, after
-  `np.moveaxis` of the first axis of `stored` to the end. So a reshape needs no
-  node.
+  The last node returns JAX's array [B, *shape] in the shape [B, *stored], with
+  the same entries in row-major order; if `channels_first`, once the first axis
+  of `stored` is moved to the end. So a reshape needs no node.
   """
 
   shape: tuple[int, ...]
   stored: tuple[int, ...]
   channels_first: bool = False
-  last: str = 'input'  # the name of that array
+  last: str = 'input'  # the name of the array
   # (operator, inputs, output, attributes)
   nodes: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
   weights: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
   def node(self, operator: str, *weights: str, **attributes: Any) -> None:
-    """Appends a node: an operator on the array and on weights."""
+    """Appends an operator on the array and on weights."""
     output = f'{operator.lower()}_{len(self.nodes)}'
     self.nodes.append((operator, (self.last, *weights), output, attributes))
     self.last = output
 
   def weight(self, name: str, array: Any, dtype: Any = np.float32) -> str:
-    """Adds a constant; returns its name, another one if that is taken."""
+    """Adds a constant; returns its name, with a suffix if it is taken."""
     array, number, free = np.asarray(array, dtype), 1, name
     while not np.array_equal(self.weights.setdefault(free, array), array):
       number += 1
@@ -91,7 +90,7 @@ class _Chain:
         f'export computes in float32, got {type(step).__name__} with dtype'
         f' {jnp.dtype(dtype)}; export it with dtype=None'
       )
-    # Not by isinstance: a subclass may compute something else.
+    # Not isinstance: a subclass may compute something else.
     kind = type(step)
     if parts := _NETWORKS.get(kind):
       for key, part in parts(step, self.shape):
@@ -104,14 +103,13 @@ class _Chain:
       add = self.conv if kind is EquivariantConv else self.dense
       add(step, plain, name)
 
-  def dense(self, layer: Any, plain: Params, name: str) -> None:
-    """Appends a matrix product of the whole array, or along its last axis."""
-    kernel = plain['kernel']
-    num_in, num_out = kernel.shape
+  def dense(self, layer: Any, plain: dict[str, Any], name: str) -> None:
+    """Appends a matrix product with the flat array, or along its last axis."""
+    num_in, num_out = plain['kernel'].shape
     if isinstance(layer, nn.Dense):
       if layer.dot_general is not None or layer.dot_general_cls is not None:
         raise ValueError(
-          'export knows no nn.Dense with a dot_general of its own'
+          'export does not support nn.Dense with a custom dot_general'
         )
       shape, out_shape = (*self.shape[:-1], num_in), (*self.shape[:-1], num_out)
     elif layer.features is None:
@@ -122,38 +120,37 @@ class _Chain:
     self.check_shape(layer, shape)
     if math.prod(shape) > num_in:
       self.in_rows(shape)
-      weight, *bias = self.parameters(name, kernel, plain)
+      weight, *bias = self.parameters(name, plain)
       self.node('MatMul', weight)
       if bias:
         self.node('Add', *bias)
       self.shape = self.stored = out_shape
       return
-    if self.channels_first:  # permute the kernel once, rather than every input
+    if self.channels_first:  # permute the kernel instead of the inputs
       order = np.arange(num_in).reshape(*self.stored[1:], self.stored[0])
-      kernel = kernel[np.moveaxis(order, -1, 0).ravel()]
+      plain['kernel'] = plain['kernel'][np.moveaxis(order, -1, 0).ravel()]
       self.channels_first = False
     self.in_rows((num_in,))
-    self.node('Gemm', *self.parameters(name, kernel, plain))
+    self.node('Gemm', *self.parameters(name, plain))
     self.shape, self.stored = out_shape, (num_out,)
 
-  def conv(self, layer: Any, plain: Params, name: str) -> None:
-    """Appends a plain convolution: the group is a part of the channels."""
-    kernel = plain['kernel']  # [*K, |G| * C, |G| * F]
+  def conv(self, layer: Any, plain: dict[str, Any], name: str) -> None:
+    """Appends a plain convolution, with the group as part of the channels."""
     ndim, group = len(layer.kernel_size), layer.group()
-    *_, num_in, num_out = kernel.shape
+    *_, num_in, num_out = plain['kernel'].shape  # [*K, |G| * C, |G| * F]
     axes = () if layer.lifting else (group.order,)
     space = self.shape[:ndim]
     self.check_shape(layer, (*space, *axes, num_in // math.prod(axes)))
     if layer.padding == 'CIRCULAR':
       raise ValueError(
-        "export knows no EquivariantConv with padding='CIRCULAR'; use 'SAME',"
-        " 'VALID' or numbers"
+        "export does not support EquivariantConv with padding='CIRCULAR'; use"
+        " 'SAME', 'VALID' or numbers"
       )
     geometry = layer.strides, layer.padding, layer.kernel_dilation
     frame = windows.frame(space, layer.kernel_size, *geometry, group)
     self.in_planes(ndim)
-    kernel = np.moveaxis(kernel, (-1, -2), (0, 1))
-    weights = self.parameters(name, kernel, plain)
+    plain['kernel'] = np.moveaxis(plain['kernel'], (-1, -2), (0, 1))
+    weights = self.parameters(name, plain)
     self.node('Conv', *weights, **_attributes(frame), dilations=frame.dilation)
     self.shape = *frame.places, group.order, layer.features
     self.stored = num_out, *frame.places
@@ -167,11 +164,10 @@ class _Chain:
         ' for'
       )
 
-  def parameters(self, name: str, kernel: Any, plain: Params) -> list[str]:
-    """Adds a layer's kernel, as given, and its bias; returns their names."""
-    arrays = {**plain, 'kernel': kernel}
-    keys = [key for key in ('kernel', 'bias') if key in arrays]
-    return [self.weight(f'{name}{key}', arrays[key]) for key in keys]
+  def parameters(self, name: str, plain: Params) -> list[str]:
+    """Adds a layer's kernel and bias, if any; returns their names."""
+    keys = [key for key in ('kernel', 'bias') if key in plain]
+    return [self.weight(f'{name}{key}', plain[key]) for key in keys]
 
   def function(self, function: Any) -> None:
     """Appends an activation, a pooling or a reshape."""
@@ -184,13 +180,13 @@ class _Chain:
       given = inspect.signature(bare).bind(None, **options)
       given.apply_defaults()
       return pool(self, *given.args[1:])
-    # A function that only reshapes returns these numbers in the same order.
+    # A function that only reshapes keeps these numbers in order.
     size = (2, *self.shape)
     probe = np.random.default_rng(0).normal(0, 1e3, size).astype(np.float32)
     known = ', '.join(f.__name__ for f in ACTIVATIONS)
     unknown = ValueError(
-      'export knows group_pool, spatial_pool, functions that only reshape and'
-      f' {known}, got {function!r}'
+      'export supports group_pool, spatial_pool, functions that only reshape'
+      f' and {known}, got {function!r}'
     )
     try:
       result = np.asarray(function(jnp.asarray(probe)))
@@ -232,7 +228,7 @@ class _Chain:
     """Stores the array in JAX's order, with the given shape."""
     if self.channels_first:
       channels, *space = self.stored
-      if 1 not in (channels, math.prod(space)):  # else it is only a reshape
+      if 1 not in (channels, math.prod(space)):  # otherwise, only a reshape
         self.node('Transpose', perm=[0, *range(2, len(space) + 2), 1])
         self.stored = *space, channels
       self.channels_first = False
@@ -247,7 +243,7 @@ class _Chain:
     planes = (channels, *space)
     if self.channels_first and self.stored == planes:
       return
-    if 1 in (channels, math.prod(space)):  # it is only a reshape
+    if 1 in (channels, math.prod(space)):  # only a reshape
       self.in_rows(planes)
     else:
       self.in_rows((*space, channels))
@@ -282,9 +278,9 @@ def export(
 ) -> None:
   """Writes a network as an ONNX file.
 
-  The file maps 'input' [B, *in_shape], with any B, to 'output', and computes in
-  float32 what `model.apply(variables, (input - mean) / std)` does. Its metadata
-  are JSON: class_names, mean, std and the names of the model's symmetries.
+  The file maps 'input' [B, *in_shape], for any B, to 'output', and computes
+  `model.apply(variables, (input - mean) / std)` in float32. Its metadata, as
+  JSON, are class_names, mean, std and the names of the model's symmetries.
 
   Args:
     model: An `EquivariantMLP`, a `GroupCNN`, an equivariant layer, or an
@@ -292,15 +288,15 @@ def export(
       in `ACTIVATIONS`, `group_pool` and `spatial_pool` (with their options set
       by `functools.partial`), and functions that only reshape.
     variables: Its variables, or its parameters alone.
-    path: Where the file is written.
-    in_shape: The shape of one example. By default that of the model; a chain
-      that begins with a convolution has none.
+    path: The file to write.
+    in_shape: The shape of one example (default: the model's; required for a
+      model that begins with a convolution).
     class_names: One per output.
     mean: Subtracted from the inputs.
-    std: What the inputs are divided by, after that.
+    std: Divides the inputs, after that.
 
   Raises:
-    ValueError: The model cannot be exported; says which part of it, and why.
+    ValueError: The model cannot be exported; says which part, and why.
   """
   with io_lib.needed_for('aen.export', 'onnx'):
     import onnx
@@ -324,7 +320,7 @@ def export(
   others = sorted(set(variables) - {'params', 'intermediates'})
   if 'params' in variables and others:
     raise ValueError(
-      f'export needs the parameters alone, got the collections {others} too;'
+      f'export takes parameters only, got the collections {others} too; instead'
       " of a padded network with 'sharing', export the network itself"
     )
   shape = _in_shape(model, params) if in_shape is None else as_shape(in_shape)
@@ -399,7 +395,7 @@ def _in_shape(model: Any, params: Params) -> tuple[int, ...]:
   if type(model) not in {*_NETWORKS, *_LAYERS}:
     raise _unknown(model)
   raise ValueError(
-    f'the shape of the inputs does not follow from this {type(model).__name__};'
+    f'cannot infer the shape of the inputs from this {type(model).__name__};'
     ' give the shape of one example: export(…, in_shape=(28, 28, 1))'
   )
 
@@ -407,12 +403,12 @@ def _in_shape(model: Any, params: Params) -> tuple[int, ...]:
 def _unknown(model: nn.Module) -> ValueError:
   known = ', '.join(kind.__name__ for kind in (*_NETWORKS, *_LAYERS))
   return ValueError(
-    f'export knows {known}, got {type(model).__name__}; write the model as an'
-    ' nn.Sequential of these, or convert its parameters with to_dense'
+    f'export supports {known}, got {type(model).__name__}; write the model as'
+    ' an nn.Sequential of these, or convert its parameters with to_dense'
   )
 
 
-# The layers and functions of a network, in order; layers with their names.
+# The names of layers and the layers, or '' and functions, in order.
 _Parts = Iterator[tuple[str, Any]]
 _ADD_CHANNEL = functools.partial(jnp.expand_dims, axis=-1)
 
@@ -423,7 +419,7 @@ def _flatten(x: jax.Array) -> jax.Array:
 
 def _sequential(model: nn.Sequential, shape: tuple[int, ...]) -> _Parts:
   del shape
-  names: dict[int, str] = {}  # the same layer may occur twice
+  names: dict[int, str] = {}  # a layer may occur twice
   for i, layer in enumerate(model.layers):
     name = getattr(layer, 'name', None) or f'layers_{i}'  # as Flax does
     yield names.setdefault(id(layer), name), layer

@@ -1,4 +1,4 @@
-"""The paper's second child network: a group-equivariant CNN.
+"""The paper's second child network, a group-equivariant CNN.
 
 Legend: B images, H×W pixels, C channels, |G| group elements.
 """
@@ -36,8 +36,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 _CHANNELS, _DENSE, _LAST_DENSE = 20, 100, 50
 _NUM_CONVS, _SIDE = 4, 3
-# Channel divisor by number of copies of each feature, one per group element, so
-# that parameter counts match the baseline's.
+# Channel divisors by number of copies of each feature (one per group element),
+# so that networks have as many parameters as the baseline.
 _DIVISORS = {1: 1.0, 2: 1.8, 4: 3.0, 8: 6.0, 16: 8.0}
 # The published network with all three symmetries; see `GroupCNN.copies`.
 _PUBLISHED_COPIES, _PUBLISHED_DENSE = 16, 76
@@ -49,19 +49,19 @@ class GroupCNN(nn.Module):
 
   conv 3×3, conv 3×3, max-pool 2, twice; then dense, dropout, dense 50, dense.
   ReLU follows each convolution and, as published, only the first dense layer.
-  The first convolution lifts the plane to the group. Channels, and the width of
-  the first dense layer, are chosen so that the networks of all groups have
-  nearly equal numbers of weights.
+  The first convolution lifts the plane to the group. The number of channels and
+  the width of the first dense layer are chosen so that the networks of all
+  groups have nearly equal numbers of weights.
 
   Maps x [B, H, W, C] or [B, H, W] to logits [B, num_classes]. The features
-  before the head [B, H', W', |G|, C'] are exactly equivariant; find them in
-  `apply(…, mutable='intermediates')`. For that the sides must be multiples of
-  four, and at least 16 without padding, unless the group is trivial; rotations
-  need square images.
+  before the head [B, H', W', |G|, C'], stored in the collection
+  'intermediates', are exactly equivariant. This requires sides that are
+  multiples of four, at least 16 without padding, unless the group is trivial;
+  rotations require square images.
 
   The first layer of the head is dense ('dense', as in the paper: the logits are
-  not invariant), or a group convolution over the whole of its input followed by
-  a maximum over the group ('invariant': logits(g x) = logits(x)). Both have the
+  not invariant), or a group convolution over its whole input followed by a
+  maximum over the group ('invariant': logits(g x) = logits(x)). Both have the
   same number of weights.
 
   Attributes:
@@ -77,7 +77,7 @@ class GroupCNN(nn.Module):
     dropout_rate: Rate of the dropout after the first dense layer.
     as_published: Whether to build the network of the paper's code instead: the
       first dense layer has 100 units for every group, and rotation with both
-      flips gives the network described at `copies`.
+      flips gives the network described under `copies`.
     dtype, param_dtype, kernel_init, bias_init, method: As in `EquivariantConv`.
 
   >>> GroupCNN(()).num_weights((28, 28, 1))
@@ -123,14 +123,13 @@ class GroupCNN(nn.Module):
 
   @nn.nowrap
   def copies(self) -> int:
-    """Returns how many copies of each feature there are: one per element.
+    """Returns the number of copies of each feature: one per group element.
 
-    The published code lists the group of rotation with both flips as 4 · 2 · 2
-    = 16 copies, of which 8 are distinct: D4, each element twice. It also loses
-    one spatial index of its G→G filters, ψ(r, h) = ψ(r₁, h): they are constant
-    along one axis. With `as_published=True` this network is computed without
-    repetition: inputs of G→G convolutions are multiplied by 2, the features of
-    the first dense layer given twice.
+    For rotation with both flips, the published code has 4 · 2 · 2 = 16 copies:
+    every element of D4 twice. It also drops one spatial index of its G→G
+    filters, so that they are constant along one axis: ψ(r, h) = ψ(r₁, h). With
+    `as_published=True` this network is computed without repetition: the inputs
+    of G→G convolutions are doubled, and those of the first dense layer tiled.
     """
     chosen = {symmetry.name for symmetry in self.symmetries}
     if self.as_published and chosen == _PUBLISHED_NAMES:
@@ -141,8 +140,7 @@ class GroupCNN(nn.Module):
   def widths(self, in_shape: Sequence[int] | None = None) -> tuple[int, int]:
     """Returns the channels of each group element, and the dense width.
 
-    The dense width is the one whose number of weights is nearest to that of the
-    baseline, the network without symmetry.
+    With that dense width, the number of weights is nearest to the baseline's.
     """
     in_shape, copies = self._shape(in_shape), self.copies()
     channels = _channels(self.width, copies)
@@ -157,7 +155,7 @@ class GroupCNN(nn.Module):
 
   @nn.nowrap
   def num_weights(self, in_shape: Sequence[int] | None = None) -> int:
-    """Counts all free weights of kernels and biases, for images of a shape."""
+    """Counts all free weights of kernels and biases."""
     in_shape = self._shape(in_shape)
     return self._count(in_shape, *self.widths(in_shape))
 
@@ -201,7 +199,7 @@ class GroupCNN(nn.Module):
   def _count(self, in_shape: _Shape, channels: int, dense: int) -> int:
     """Counts weights and biases for given widths."""
     total = 0
-    # No parent: counting must not register these layers with a module.
+    # Without parent, these layers are not registered with a module.
     for layer, num_in in self._layers(in_shape, channels, dense, parent=None):
       weights = num_in * layer.features
       if isinstance(layer, EquivariantConv):
@@ -215,10 +213,7 @@ class GroupCNN(nn.Module):
   ) -> jax.Array:
     """Maps x [B, H, W, C] or [B, H, W] to logits [B, num_classes].
 
-    Args:
-      x: Images.
-      train: Whether dropout acts; it needs `rngs={'dropout': key}`. May be
-        traced.
+    With `train`, which may be traced, dropout needs `rngs={'dropout': key}`.
     """
     x = kernels.as_array(x, 'x')
     if x.ndim == 3:
@@ -235,7 +230,7 @@ class GroupCNN(nn.Module):
     repeats = self.copies() // group.order
     for i, conv in enumerate(convs):
       x = conv(x if i == 0 or repeats == 1 else repeats * x)
-      if i % 2:  # before the ReLU, which is the same and acts on a quarter
+      if i % 2:  # before the ReLU, which then acts on a quarter of the values
         x = pooling.spatial_pool(x, group, 2)
       x = nn.relu(x)
     self.sow('intermediates', 'features', x)
@@ -253,14 +248,14 @@ class GroupCNN(nn.Module):
 
   @nn.nowrap
   def _shape(self, in_shape: Sequence[int] | None) -> _Shape:
-    """Returns (H, W, C) of images, given it or as an attribute."""
+    """Returns (H, W, C) of the images, by default from the attribute."""
     shape = self.in_shape if in_shape is None else in_shape
     if shape is None:
       raise ValueError(
         'this depends on the size of the images; give it:'
         ' GroupCNN(…, in_shape=(28, 28, 1))'
       )
-    sides = orbits.as_shape(shape)
+    sides = symmetries_lib.as_shape(shape)
     if len(sides) not in (2, 3):
       raise ValueError(
         f'in_shape must be (height, width, channels) or (height, width), got'
@@ -278,8 +273,8 @@ class _PublishedConv(EquivariantConv):
     own = super().sharing()
     if self.lifting:
       return own
-    # Of ψ, the kernel of the identity, entries that differ only in the last
-    # axis become one; sharing over the group then does so for every element.
+    # Joins entries of ψ, the kernel of the identity, along the last axis;
+    # sharing over the group extends this to every element.
     same = np.arange(own.kernel.size).reshape(own.kernel.shape)
     same[..., 0] = same[:, :1, :, 0]
     labels = orbits.join(own.kernel.ravel(), same.ravel())
@@ -287,7 +282,7 @@ class _PublishedConv(EquivariantConv):
 
 
 def _channels(width: float, copies: int) -> int:
-  """Returns the channels of each group element, 10 for 20 · 1.5 / 3."""
+  """Returns the channels of each group element, such as 20 · 1.5 / 3 = 10."""
   return math.floor(_CHANNELS * width / _DIVISORS[copies] + 1e-9)
 
 

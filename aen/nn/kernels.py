@@ -1,8 +1,8 @@
 """Weight-shared kernels: `weights[index]`, its gradient, and its inverse.
 
-A NumPy index is known before tracing, so the gradient of the gather is summed
-by gathers too, which is faster than XLA's scatter-add; docs/speed.md has the
-numbers. A JAX index is data, and the gather plain JAX.
+A NumPy index is known before tracing, so the gradient of the gather is computed
+by gathers, too, which is faster than XLA's scatter-add; see docs/speed.md. A
+JAX index is data, and JAX differentiates the gather.
 
 Legend: N input points, M output points, C input channels, F features, W free
 weights.
@@ -22,28 +22,20 @@ Array = jax.Array | np.ndarray
 
 
 def as_array(x: Any, name: str) -> jax.Array:
-  """Returns a JAX array; raises a ValueError if it is none of numbers."""
+  """Returns a JAX array of numbers; raises a ValueError for anything else."""
   if isinstance(x, jax.Array) or hasattr(x, '__jax_array__'):
     return jnp.asarray(x)
   return jnp.asarray(io_lib.array(x, name))
 
 
 def shared_kernel(weights: jax.Array, index: Array) -> jax.Array:
-  """Returns `weights[index]`, with a fast gradient for a NumPy index.
-
-  Args:
-    weights: The free weights, [W, ...].
-    index: The weight of each kernel entry.
-
-  Returns:
-    The kernel, [*index.shape, ...].
-  """
+  """Returns `weights[index]`, with a fast gradient for a NumPy index."""
   if not isinstance(index, np.ndarray):
     return weights[index]
   num_used = check_index(index, weights.shape[0])
   if num_used == index.size and np.array_equal(
     index.ravel(), np.arange(index.size)
-  ):  # every entry has a weight of its own
+  ):  # no weight is shared
     return weights[:num_used].reshape(*index.shape, *weights.shape[1:])
   return shared_kernels(weights, [index])[0]
 
@@ -64,12 +56,12 @@ def shared_kernels(
   def gather_jvp(
     primals: tuple[jax.Array], tangents: tuple[jax.Array]
   ) -> tuple[list[jax.Array], list[jax.Array]]:
-    # As scatters, which JAX transposes to gathers.
+    # Written as scatters, which JAX transposes to gathers.
     tables, tail = tables_of(), primals[0].shape[1:]
     values = tangents[0][: tables[-1].shape[1]]
     sizes = [flat.size, *(table.shape[1] for table in tables)]
     for table, size in zip(tables[::-1], sizes[-2::-1], strict=True):
-      # One more entry stands for the missing ones of classes with few entries.
+      # Classes with fewer entries than rows refer to one spare entry.
       spare = int(table.max() == size)
       entries = jnp.zeros((size + spare, *tail), values.dtype)
       for row in table[::-1]:
@@ -86,10 +78,10 @@ def shared_kernels(
 
 
 def check_index(index: np.ndarray, num_weights: int) -> int:
-  """Returns how many weights an index uses; raises if there are fewer."""
+  """Returns the number of weights that an index uses; raises if too many."""
   if index.dtype.kind not in 'iu' or not index.size or index.min() < 0:
     raise ValueError(
-      'the index must be whole numbers of at least 0, at least one, got'
+      'the index must be a non-empty array of integers of at least 0, got'
       f' {index.dtype} of shape {index.shape}'
     )
   num_used = int(index.max()) + 1
@@ -101,18 +93,10 @@ def check_index(index: np.ndarray, num_weights: int) -> int:
 def sum_tables(labels: np.ndarray, width: int = 8) -> list[np.ndarray]:
   """Returns gather tables that sum the entries of each class, level by level.
 
-  Each level replaces up to `width` entries of a class by their sum: with
-  `values` [n] and one zero appended, the next level's values are
-  `sum(values[row] for row in table)`. After the last level there is one value
-  per class.
-
-  Args:
-    labels: int32 [n], with every label from 0 to the highest.
-    width: The number of entries summed at once.
-
-  Returns:
-    Tables, int32 [up to width, number of partial sums]; the entry n stands for
-    the appended zero.
+  Each level replaces up to `width` entries of a class by their sum: with a zero
+  appended to `values` [n], `values = sum(values[row] for row in table)`. After
+  the last level there is one value per class. Labels, int32 [n], are all from 0
+  to the highest; tables are int32 [up to width, number of partial sums].
   """
   tables: list[np.ndarray] = []
   while not tables or labels.size > labels.max() + 1:
@@ -135,17 +119,9 @@ def first_entries(
 ) -> jax.Array:
   """Returns each orbit's first entry in the kernel of a plain layer.
 
-  The inverse of `shared_kernel` and `merge_channels` for a kernel that shares
-  weights as the index says.
-
-  Args:
-    plain: [..., N * C, M * F].
-    index: [..., N, M].
-    num_weights: W; weights that the index does not use are zero.
-    features: F.
-
-  Returns:
-    [W, C, F].
+  For a kernel with the index's weight sharing, this inverts `merge_channels`
+  after `shared_kernel`. Maps plain [..., N * C, M * F], with index [..., N, M],
+  to [W, C, F]; weights that the index does not use are zero.
   """
   num_out = index.shape[-1]
   num_in = index.size // num_out

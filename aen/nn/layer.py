@@ -1,4 +1,4 @@
-"""The base of the equivariant layers, and options that all layers share."""
+"""The base class of equivariant layers, and options of all layers."""
 
 from collections.abc import Mapping
 import math
@@ -15,7 +15,7 @@ from aen.nn import kernels
 Params = Mapping[str, Any]
 Sizes = tuple[int, tuple[int, ...]]  # number of weights, shape of the bias
 
-# The last layers of the networks: as in the paper, or with invariant logits.
+# The last layer of a network: as in the paper, or with invariant logits.
 HEADS = ('dense', 'invariant')
 # How a dense layer multiplies with its kernel.
 METHODS = ('gather', 'spectral', 'auto')
@@ -30,14 +30,14 @@ def options_of(network: nn.Module) -> dict[str, Any]:
 class SharedLayer(nn.Module):
   """A layer whose kernel is `weights[index]`, one weight per orbit.
 
-  The index is a constant of the layer, unless the variable collection 'sharing'
-  provides another one: then it is data, and layers with different symmetries
-  are one compiled program.
+  The index is a constant, unless the variable collection 'sharing' provides
+  one: then it is data, and one compiled program serves layers with different
+  symmetries.
 
-  Subclasses declare the further attributes, in the order of the Flax layer that
-  they generalise, and four methods: `sharing`; given that, `parameter_sizes`,
-  and `_plain_axes`, the shape [..., N, M] of the plain kernel with one channel;
-  and `_summary`, which says what the layer maps to what.
+  Subclasses declare further attributes, in the order of the Flax layer that
+  they generalise, and four methods: `sharing`; `parameter_sizes`, given that;
+  `_plain_axes`, the shape [..., N, M] of the plain kernel with one channel; and
+  `_summary`, a description of inputs and outputs for `repr`.
   """
 
   symmetries: symmetries_lib.SymmetryLike
@@ -59,8 +59,8 @@ class SharedLayer(nn.Module):
     """Declares the parameters 'kernel' and 'bias', for (C,) or () channels.
 
     Returns:
-      x, weights [W, C, F] or [W] and bias (None without one), promoted to one
-      dtype, and the indices by parameter.
+      x, weights [W, C, F] or [W], and bias or None, all promoted to one dtype;
+      and the indices by parameter.
     """
     features = self.features or 1
     num_weights, bias_shape = self.parameter_sizes(own)

@@ -1,4 +1,4 @@
-"""The paper's first child network: a multilayer perceptron on grids."""
+"""The paper's first child network, a multilayer perceptron on grids."""
 
 from collections.abc import Callable, Mapping, Sequence
 import itertools
@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 
 from aen import io as io_lib
-from aen.groups import orbits
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.sharing import dense_sharing
 from aen.nn import kernels
@@ -26,13 +25,13 @@ _ELEMENTWISE = (nn.relu, nn.gelu, nn.silu, nn.elu, nn.tanh, nn.sigmoid)
 class EquivariantMLP(nn.Module):
   """The paper's child network: 784 → 400 → 400 → 10, hidden layers shared.
 
-  The hidden units lie on grids, on which the symmetries act as they do on the
-  images: the hidden features are exactly equivariant. The head is a plain dense
+  The hidden units lie on grids, on which the symmetries act as on the images,
+  so that the hidden features are exactly equivariant. The head is a plain dense
   layer ('dense', as in the paper: the logits are not invariant), or one that
   shares weights along orbits of its inputs ('invariant': logits(g x) =
   logits(x) for every symmetry g).
 
-  Maps x [..., *in_shape] to logits [..., num_classes]; with `features`, maps
+  Maps x [..., *in_shape] to logits [..., num_classes]; with `features`,
   x [B, *in_shape] or [B, *in_shape, C] to logits [B, num_classes]. For colour
   images without `features`, make the channels an axis of `in_shape`.
 
@@ -43,14 +42,14 @@ class EquivariantMLP(nn.Module):
     hidden_shapes: The grid of each hidden layer.
     features: Channels at each hidden point: one number, one per hidden layer,
       or None for no channels.
-    width_matched: Chooses `features` so that the network has as many weights as
-      the baseline without symmetries, to tell the effect of symmetry from that
-      of fewer weights. Of the paper's 216 networks 199 match to 1 %, and the
-      worst (one quarter scramble alone) to 6.4 %; see `num_weights()`.
+    width_matched: Whether to choose `features` so that the network has as many
+      weights as the baseline, to separate the effect of symmetry from that of
+      fewer weights. Of the paper's 216 networks 199 match to 1 %, and the worst
+      (one quarter scramble alone) to 6.4 %; see `num_weights()`.
     head: 'dense' or 'invariant'.
     activation: The activation function after each hidden layer.
     dtype, param_dtype, kernel_init, bias_init: As in `EquivariantDense`.
-    max_weights: Pads the kernels of the equivariant layers, one number each.
+    max_weights: As in `EquivariantDense`, one number per equivariant layer.
     method: 'auto', 'gather' or 'spectral', as in `EquivariantDense`.
 
   >>> EquivariantMLP(('rotation', 'horizontal_flip')).num_weights()
@@ -74,7 +73,7 @@ class EquivariantMLP(nn.Module):
 
   def __post_init__(self) -> None:
     self.symmetries = symmetries_lib.as_symmetries(self.symmetries)
-    self.in_shape = orbits.as_shape(self.in_shape)
+    self.in_shape = symmetries_lib.as_shape(self.in_shape)
     grids = self.hidden_shapes
     several = isinstance(grids, Sequence) and len(grids) > 0
     if not several or not all(isinstance(grid, Sequence) for grid in grids):
@@ -83,10 +82,10 @@ class EquivariantMLP(nn.Module):
         ' hidden layer, such as ((20, 20), (20, 20)) or ((400,),), got'
         f' {grids!r}'
       )
-    self.hidden_shapes = tuple(orbits.as_shape(grid) for grid in grids)
+    self.hidden_shapes = tuple(symmetries_lib.as_shape(grid) for grid in grids)
     for symmetry in self.symmetries:  # raises if one cannot act
       for grid in (self.in_shape, *self.hidden_shapes):
-        orbits.permutation(symmetry, grid)
+        symmetries_lib.permutation(symmetry, grid)
     io_lib.choice(self.head, 'head', HEADS)
     io_lib.choice(self.method, 'method', layer_lib.METHODS)
     self.num_classes = io_lib.positive(self.num_classes, 'num_classes')
@@ -154,7 +153,7 @@ class EquivariantMLP(nn.Module):
       has_batch = x.ndim > len(layer.out_shape) + has_channels
       elementwise = self.activation in _ELEMENTWISE
       if has_batch and elementwise and layer.form_in_use() is not None:
-        # Spectral layers have the batch last: this saves transposed copies.
+        # Spectral layers have the batch last; this avoids transposed copies.
         x = jnp.moveaxis(self.activation(jnp.moveaxis(x, 0, -1)), -1, 0)
       else:
         x = self.activation(x)
@@ -179,12 +178,11 @@ class EquivariantMLP(nn.Module):
   def starting_as(
     self, params: Mapping[str, Any], sharing: Mapping[str, Any]
   ) -> dict[str, Any]:
-    """Returns initial parameters, given those of the baseline.
+    """Returns initial parameters, given those of the baseline for the same key.
 
-    As in the initialisation of a layer, every orbit keeps its first entry, so
-    the result is what the same key gives for this network. Its layers must be
-    padded to `max_weights`; `sharing` has their indices by name. All arrays
-    are NumPy's.
+    As in the initialisation of a layer, every orbit keeps its first entry. The
+    layers must be padded to `max_weights`; `sharing` has their indices by name.
+    All arrays are NumPy's.
     """
     started = dict(params)
     sizes = self.max_weights or ()
@@ -198,13 +196,9 @@ class EquivariantMLP(nn.Module):
 
   @nn.nowrap
   def num_weights(self, channels: int = 1) -> int:
-    """Counts the free kernel weights of all layers, as the paper's tables do.
+    """Counts the free kernel weights, without biases, as the paper's tables do.
 
-    Args:
-      channels: The number of channels of the inputs, if the layers have any.
-
-    Returns:
-      The number of weights without biases.
+    If the layers have channels, the inputs have the given number of them.
     """
     widths = self.widths() or (1,) * len(self.hidden_shapes)
     return total_weights(self._weights_per_channel_pair(), (channels, *widths))
@@ -225,7 +219,7 @@ class EquivariantMLP(nn.Module):
 
 
 def total_weights(per_pair: Sequence[int], channels: Sequence[int]) -> int:
-  """Counts weights, given those of each layer for one pair of channels.
+  """Counts weights, given each layer's number for one pair of channels.
 
   The channels are those of the inputs, then of each hidden layer.
   """
@@ -236,9 +230,9 @@ def total_weights(per_pair: Sequence[int], channels: Sequence[int]) -> int:
 def _matched_features(mlp: EquivariantMLP) -> tuple[int, ...]:
   """Returns widths with which the network has as many weights as the baseline.
 
-  All hidden layers after the first have the same width, from which that of the
-  first follows. Of the widths that match to one percent, the network with the
-  fewest units is taken; if none match, the closest.
+  All hidden layers after the first have the same width, which determines that
+  of the first. Of the widths that match to 1 %, takes those with the fewest
+  units; if there are none, the closest match.
   """
   grids = (mlp.in_shape, *mlp.hidden_shapes, (mlp.num_classes,))
   sizes = [math.prod(grid) for grid in grids]

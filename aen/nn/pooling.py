@@ -1,4 +1,4 @@
-"""Pooling of a group convolution's features: over the group, over positions.
+"""Pooling of a group convolution's features, over the group and over space.
 
 Legend: S the sizes of the spatial axes, |G| group elements, C channels.
 """
@@ -21,7 +21,7 @@ from aen.nn.kernels import Array
 
 @jax.custom_jvp
 def _maximum(*parts: jax.Array) -> jax.Array:
-  """Returns the entrywise maximum; equal ones share its gradient equally."""
+  """Returns the entrywise maximum; ties share the gradient equally."""
   return functools.reduce(jnp.maximum, parts)
 
 
@@ -37,7 +37,7 @@ def _maximum_jvp(
   return largest, lax.optimization_barrier(total) / count
 
 
-# Along an axis, and entrywise.
+# Reductions along an axis, and of several arrays.
 _REDUCTIONS: dict[str, tuple[Any, Any]] = {
   'max': (jnp.max, lambda parts: _maximum(*parts)),
   'mean': (jnp.mean, lambda parts: sum(parts[1:], parts[0]) / len(parts)),
@@ -45,13 +45,9 @@ _REDUCTIONS: dict[str, tuple[Any, Any]] = {
 
 
 def group_pool(x: Array, how: str = 'max') -> jax.Array:
-  """Pools over the group: x [..., |G|, C] to [..., C].
+  """Pools features x [..., |G|, C] over the group to [..., C].
 
-  The result transforms as an image does: [..., *S, C], without a group axis.
-
-  Args:
-    x: Features of a group convolution.
-    how: 'max' or 'mean'.
+  The result transforms as an image does. The pooling is 'max' or 'mean'.
   """
   io_lib.choice(how, 'how', _REDUCTIONS)
   x = kernels.as_array(x, 'x')
@@ -72,9 +68,10 @@ def spatial_pool(
 
   Args:
     x: Features of a group convolution.
-    group: Its group, which also determines the number of spatial axes.
+    group: The group of that convolution; its `ndim` is the number of spatial
+      axes.
     window: The window's sides.
-    strides: Its steps (default: the window's sides).
+    strides: Steps between windows (default: the window's sides).
     how: 'max' or 'mean'.
 
   Returns:

@@ -1,8 +1,8 @@
 """Sliding windows, and whether a group permutes their positions.
 
-Convolution and pooling see an image through windows at regular positions. They
-are equivariant only if transforming the image permutes these positions. (Images
-need not be square: rotating a wide one gives a tall one.)
+Convolution and pooling apply windows at regular positions. They are equivariant
+only if transforming the image permutes these positions. (Images need not be
+square: rotating a wide one gives a tall one.)
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ import numpy as np
 from aen import io as io_lib
 from aen.groups import point_group
 
-# A batch whose patches exceed a processor's cache is cut into chunks that fit;
-# measured, like the default in `convolve`, on two cores.
+# A batch whose patches exceed the processor's cache is split into chunks that
+# fit; measured, like the default of `convolve`, on two cores.
 _CACHE_BYTES = 2**21
 _CHUNK_BYTES = 2**20
 
@@ -50,7 +50,7 @@ def frame(
   kernel_dilation: int | Sequence[int] = 1,
   group: point_group.Group | None = None,
 ) -> Frame:
-  """Returns windows; raises unless they fit and the group permutes them."""
+  """Returns the windows; raises unless they fit and the group permutes them."""
   each = functools.partial(
     io_lib.one_each, count=len(space), what='spatial axis'
   )
@@ -109,8 +109,8 @@ def _check(windows: Frame, group: point_group.Group) -> None:
     if reflected and rest:
       raise ValueError(
         f'windows of {windows.spans[axis]} at stride {stride} leave {rest} of'
-        f' {size} points over on axis {axis}, so a reflected or rotated image'
-        ' would be seen through other windows, which breaks equivariance; use a'
+        f' {size} points uncovered on axis {axis}, so a reflected or rotated'
+        ' image would have other windows, which breaks equivariance; use a'
         f' size of {size - rest} or {size - rest + stride} there (crop or pad'
         ' the image), or another stride'
       )
@@ -137,9 +137,10 @@ def _check(windows: Frame, group: point_group.Group) -> None:
 
 
 def slices(x: jax.Array, windows: Frame) -> list[jax.Array]:
-  """Returns, for each point of a window, its values in all windows.
+  """Splits x [B, *S, ...] by the points of a window.
 
-  Of x [B, *S, ...], one [B, *S', ...] for each point, in row-major order.
+  Returns the values of each point, in row-major order, in all windows:
+  [B, *S', ...].
   """
   if any(map(any, windows.padding)):
     rest = ((0, 0),) * (x.ndim - 1 - len(windows.space))
@@ -157,10 +158,10 @@ def slices(x: jax.Array, windows: Frame) -> list[jax.Array]:
 
 
 def _tiles(x: jax.Array, windows: Frame) -> list[jax.Array]:
-  """Returns `slices` of windows that partition x.
+  """Returns `slices` for windows that partition x.
 
-  The transpose of a split is a concatenation. That of a strided slice is a
-  padded array, and a sum of these is slow on a CPU.
+  The gradient of a split is a concatenation; that of strided slices is a sum of
+  padded arrays, which is slow on a CPU.
   """
   pairs = zip(windows.places, windows.sides, strict=True)
   rest = x.shape[1 + len(windows.space) :]
@@ -178,7 +179,7 @@ def convolve(
   precision: PrecisionLike = None,
   method: str | None = None,
 ) -> jax.Array:
-  """Applies a plain convolution: x [B, *S, C], kernel [*K, C, F], [B, *S', F].
+  """Convolves x [B, *S, C] with a kernel [*K, C, F] to [B, *S', F].
 
   The method is a name in `METHODS` (default: 'patches' on CPU, else 'conv').
   """
@@ -209,13 +210,13 @@ def _convolution(
 def _patches(
   x: jax.Array, kernel: jax.Array, windows: Frame, precision: PrecisionLike
 ) -> jax.Array:
-  """Multiplies the patches under the kernel, side by side, by a matrix.
+  """Multiplies the matrix of all patches by the kernel (im2col).
 
-  A few images at a time, so that their patches stay in the processor's cache;
-  the backward pass recomputes them rather than reading them from memory.
+  Takes a few images at a time, so that their patches stay in the processor's
+  cache; the backward pass recomputes them, which is faster than reading them.
   """
   # [F, K·C], so that the gradient is dyᵀ · patches, which is twice as fast on a
-  # CPU as its transpose. The barrier keeps XLA from exchanging the two.
+  # CPU as its transpose. The barrier keeps XLA from transposing it back.
   matrix = kernel.reshape(-1, kernel.shape[-1]).T
   matrix = lax.optimization_barrier(matrix)
 
@@ -235,7 +236,7 @@ def _patches(
 
 
 def _chunk_size(num_images: int, patch_bytes: int) -> int:
-  """Returns the batch size, or its largest divisor whose patches fit."""
+  """Returns the largest divisor of the batch size whose patches fit."""
   if num_images * patch_bytes <= _CACHE_BYTES:
     return num_images
   fitting = max(1, min(num_images, _CHUNK_BYTES // patch_bytes))

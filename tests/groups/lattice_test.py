@@ -7,7 +7,6 @@ from scipy.sparse.csgraph import connected_components
 
 import aen
 from aen.groups import lattice as lattice_lib
-from aen.groups import sharing as sharing_lib
 from aen.groups import symmetries as symmetries_lib
 from aen.groups.symmetries import PAPER_SYMMETRIES
 
@@ -30,11 +29,11 @@ def paper_lattice():
 )
 def test_every_state_against_its_own_sharing(grids, networks, monkeypatch):
   """The walk against 4096 sharings computed one by one."""
+  found = aen.lattice(PAPER_SYMMETRIES, grids)
   # … of permutations that are computed once.
   monkeypatch.setattr(
-    sharing_lib, 'permutation', functools.cache(aen.permutation)
+    symmetries_lib, 'permutation', functools.cache(aen.permutation)
   )
-  found = aen.lattice(PAPER_SYMMETRIES, grids)
   number, weights = {}, {}
   for state in range(4096):
     shared = [

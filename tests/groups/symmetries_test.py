@@ -357,7 +357,7 @@ def test_one_dimension():
 
 @pytest.mark.parametrize('name', symmetries_lib.PAPER_SYMMETRIES[3:])
 def test_what_no_convolution_can_have_is_refused(name):
-  with pytest.raises(ValueError, match='no rotation or reflection'):
+  with pytest.raises(ValueError, match='not a rotation or reflection'):
     aen.group((name,))
 
 
@@ -375,7 +375,7 @@ def test_a_symmetry_is_a_name_and_a_function():
   [lambda x: x + 1, lambda x: x - 1, lambda x: x / 1, lambda x: x[0]],
 )
 def test_what_is_no_permutation_generates_no_group(function):
-  with pytest.raises(ValueError, match='no rotation or reflection'):
+  with pytest.raises(ValueError, match='not a rotation or reflection'):
     aen.group([function])
 
 
@@ -387,7 +387,7 @@ def test_rolls_do_not_pass_as_the_identity():
 @pytest.mark.parametrize(
   ('fn', 'why'),
   [
-    (lambda x: x[::-1] / 1.0, 'no rotation or reflection'),
+    (lambda x: x[::-1] / 1.0, 'not a rotation or reflection'),
     (lambda x: 1 // 0, 'cannot act on the grid .* ZeroDivisionError'),
     (lambda x: {}['a'], 'KeyError'),
     (lambda x: x.max() - x, 'depends on the values'),

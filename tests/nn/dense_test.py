@@ -1,4 +1,5 @@
 import functools
+import tracemalloc
 
 import chex
 from flax import linen as nn
@@ -516,13 +517,26 @@ def test_equal_layers_compile_once():
     ((('rotation',), (28, 20), (20, 20)), 'rotation needs a square grid'),
     ((('rotation',), (28, 28), (20, 10)), 'rotation needs a square grid'),
     ((('rotated',), (28, 28), (20, 20)), "did you mean 'rotation'"),
-    (((lambda x: x * 0,), (4, 4), (4, 4)), 'lost, doubled or altered'),
+    (((lambda x: x * 0,), (4, 4), (4, 4)), 'lost, duplicated or altered'),
     (((), (4, 0), (4, 4)), 'a grid is a tuple of positive whole numbers'),
   ],
 )
 def test_impossible_layers_are_errors_when_they_are_made(arguments, says):
   with pytest.raises(ValueError, match=says):
     aen.EquivariantDense(*arguments)
+
+
+def test_making_an_invariant_layer_does_not_list_its_outputs():
+  tracemalloc.start()
+  try:
+    layer = aen.EquivariantDense(
+      'rotation', (4, 4), (2**31 - 1,), invariant=True
+    )
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+  finally:
+    tracemalloc.stop()
+  with pytest.raises(ValueError, match='more than .* kernel entries'):
+    layer.sharing()
 
 
 def test_wrong_inputs_are_errors():

@@ -196,7 +196,7 @@ def test_groups_of_one_order_share_a_program():
     ((28, 20), {'symmetries': ('rotation',)}, 'rotations need square images'),
     ((30, 30), {}, 'pad them to 32×32'),
     ((3, 3), {}, 'which needs 4×4'),
-    ((16, 16), {'symmetries': ('vertical_scramble',)}, 'no rotation or refle'),
+    ((16, 16), {'symmetries': ('vertical_scramble',)}, 'not a rotation or r'),
   ],
 )
 def test_group_cnns_that_cannot_be_are_refused(shape, options, message):
