@@ -44,23 +44,22 @@ def _as_published(key: jax.Array, params: Params, shared: Params) -> Params:
   found = {}
   for number, (name, layer) in enumerate(params.items()):
     kernel, index = layer['kernel'], indices.get(name)
-    if not convolutional:
-      if index is not None:
-        features = kernel.shape[-1] if kernel.ndim == 3 else 1
-        # fan_in = index.shape[0] · channels
-        # weights = orbits · channels · features
-        weights = (index.max() + 1) * features
-        layer = {**layer, 'kernel': kernel * jnp.sqrt(index.shape[0] / weights)}
-      found[name] = layer
-      continue
-    fan_in = kernel.shape[0]
-    if index is not None:  # [3, 3, |G|] or [3, 3, |G|, |G|], kernel [W, C, F]
-      fan_in = math.prod(index.shape[:2]) * kernel.shape[1]
-      kernel = kernel * math.prod(index.shape[2:-1]) ** 0.5
-    own_key, shape = jax.random.fold_in(key, number), layer['bias'].shape
-    limit = fan_in**-0.5
-    bias = jax.random.uniform(own_key, shape, minval=-limit, maxval=limit)
-    found[name] = {**layer, 'kernel': kernel, 'bias': bias}
+    if convolutional:
+      fan_in = kernel.shape[0]
+      if index is not None:  # [3, 3, |G|] or [3, 3, |G|, |G|], kernel [W, C, F]
+        fan_in = math.prod(index.shape[:2]) * kernel.shape[1]
+        kernel = kernel * math.prod(index.shape[2:-1]) ** 0.5
+      own_key, shape = jax.random.fold_in(key, number), layer['bias'].shape
+      limit = fan_in**-0.5
+      bias = jax.random.uniform(own_key, shape, minval=-limit, maxval=limit)
+      layer = {**layer, 'kernel': kernel, 'bias': bias}
+    elif index is not None:
+      features = kernel.shape[-1] if kernel.ndim == 3 else 1
+      # fan_in = index.shape[0] · channels
+      # weights = orbits · channels · features
+      weights = (index.max() + 1) * features
+      layer = {**layer, 'kernel': kernel * jnp.sqrt(index.shape[0] / weights)}
+    found[name] = layer
   return found
 
 

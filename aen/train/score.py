@@ -67,8 +67,8 @@ class Gain:
   def images_needed(self, num_images: int) -> int | None:
     """Returns how many test images would make the same gain clear.
 
-    The variance over images falls as 1 / N, that over seeds is constant. None if
-    no number of images suffices. `num_images` is the N of this gain.
+    The variance over images falls as 1 / N, that over seeds is constant.
+    None if no number of images suffices. `num_images` is the N of this gain.
     """
     of_images = (self.standard_error**2 - self.seed_error**2) * num_images
     left = (self.mean / Z_95) ** 2 - self.seed_error**2
