@@ -114,7 +114,9 @@ class Evaluator(jobs_lib.Trainer):
         else:
           found[request] = record
 
-    batches = self._trained(missing(), recipe)
+    here = self.executor is None
+    train = self._train_here if here else self._run_jobs
+    batches = train(missing(), recipe)
 
     def wait() -> list[Record]:
       trained: dict[store_lib.ChildKey, Record] = {}
@@ -124,10 +126,10 @@ class Evaluator(jobs_lib.Trainer):
         trained |= {record.key: record for record in records}
       return [found.get(r) or trained[self._key(r, recipe)] for r in requests]
 
-    if self.executor is None:
+    if here:
       records = wait()
       return lambda: records
-    next(batches)
+    next(batches)  # submits jobs
     return wait
 
   def prepare(
@@ -149,15 +151,11 @@ class Evaluator(jobs_lib.Trainer):
         self.executor.submit(jobs_lib.run, job)
     return self.start(requests)
 
-  def _trained(
+  def _train_here(
     self, requests: Iterator[Request], recipe: recipe_lib.Recipe
   ) -> Iterator[list[Record]]:
-    """Trains children; yields records as soon as there are any."""
+    """Trains children in this process; yields the records of each batch."""
     each = self.batch_size
-    if self.executor is not None:
-      size = max(each, self.workers.children_per_job or 0)
-      yield from self._run_jobs(self._batches(requests, size), recipe)
-      return
     for same in self._batches(requests):
       devices = jax.devices()[: -(-len(same) // each)]  # none is idle
       for batch in jobs_lib.divided(same, each * len(devices)):
@@ -179,19 +177,20 @@ class Evaluator(jobs_lib.Trainer):
     yield from by_program.values()
 
   def _run_jobs(
-    self, batches: Iterator[list[Request]], recipe: recipe_lib.Recipe
+    self, requests: Iterator[Request], recipe: recipe_lib.Recipe
   ) -> Iterator[list[Record]]:
-    """Trains batches in an executor; yields records as they arrive.
+    """Trains children in the executor; yields records as they arrive.
 
     The first list is empty; it is yielded when jobs have been submitted. If a
     job fails in all attempts, raises a `WorkerError` after all other records.
     """
     common = functools.cache(lambda: jobs_lib.describe(self, recipe))
+    size = max(self.batch_size, self.workers.children_per_job or 0)
 
     def jobs() -> Iterator[executors_lib.Job]:
-      for batch in batches:
-        requests = [[int(network), int(seed)] for network, seed in batch]
-        yield common() | {'requests': requests}
+      for batch in self._batches(requests, size):
+        pairs = [[int(network), int(seed)] for network, seed in batch]
+        yield common() | {'requests': pairs}
 
     def check(job: executors_lib.Job, records: Any) -> None:
       """Raises unless a worker returned the requested records."""
@@ -223,8 +222,8 @@ class Evaluator(jobs_lib.Trainer):
           records += outcome
       num_jobs += len(outcomes)
       yield records
-    for requests, reason in failures:
-      for request in requests:
+    for failed, reason in failures:
+      for request in failed:
         self.store.put_failure(self._key(request, recipe), reason)
     if failures:
       ((network, seed), *_), reason = failures[0]
