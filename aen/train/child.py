@@ -142,8 +142,8 @@ def _check(data: ChildData, recipe: recipe_lib.Recipe) -> None:
     )
     if len(images) < 2 or labels != images[:1] or not numbers:
       raise ValueError(
-        f'{name} needs images [N, ...] and labels [N], classes as whole numbers'
-        f' or floats to predict, got shapes {images} and {labels} of {kind}'
+        f'{name} needs images [N, ...] and labels [N], integers for classes or'
+        f' floats for regression, got shapes {images} and {labels} of {kind}'
       )
     if images[0] < least:
       raise ValueError(f'{name} needs at least {least} images, got {images[0]}')

@@ -204,7 +204,7 @@ class Evaluator(jobs_lib.Trainer):
       keys = [self._key(request, recipe) for request in job['requests']]
       if found != [(key, recipe.epochs) for key in keys]:
         raise executors_lib.WorkerError(
-          'the worker returned records of other children than it was asked for'
+          'the worker returned records of other children than requested'
         )
 
     retries, limit = self.workers.retries, self.workers.time_limit
@@ -280,7 +280,7 @@ def make_evaluator(
     )
     for split in splits
   ]
-  black = min(0, data.train.images.min())  # unless pixels may be negative
+  black = min(0, data.train.images.min())  # less than 0 if pixels are
   if few is not None:
     splits.append(data.test.take(np.flatnonzero(few)))
     few = jnp.asarray(few, bool)

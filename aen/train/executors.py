@@ -230,9 +230,9 @@ def run_all(
       raise fatal
   except futures.BrokenExecutor as error:
     raise WorkerError(
-      'a process of the executor died, and such an executor takes no more jobs'
-      f" ({error}); use executor='processes', which replaces a process that"
-      ' dies, or run it again with a new one: finished children are kept'
+      f'a process of the executor died, so it accepts no more jobs ({error});'
+      " use executor='processes', which replaces processes that die, or run it"
+      ' again with a new executor: finished children are kept'
     ) from error
   finally:
     for _, future in pending.values():

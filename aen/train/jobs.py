@@ -48,7 +48,7 @@ _SETTINGS = (
   'jax_persistent_cache_min_compile_time_secs',
   'jax_persistent_cache_min_entry_size_bytes',
 )
-_KEPT = 2  # data sets in the memory of a worker
+_KEPT = 2  # trainers, with their data sets, in the memory of a worker
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -66,15 +66,12 @@ class Trainer:
   def program(self) -> Callable[[int], nn.Module]:
     """Maps a network to its program, the same object for equal programs."""
     how = recipe_lib.INITIALIZERS[self.recipe.initializer]
-    known: dict[nn.Module, nn.Module] = {}
 
-    def program(network: int) -> nn.Module:
-      model = self.space.program(network)
-      if model not in known:
-        known[model] = model.clone(kernel_init=how.kernel_init)
-      return known[model]
+    @functools.cache
+    def initialised(model: nn.Module) -> nn.Module:
+      return model.clone(kernel_init=how.kernel_init)
 
-    return functools.cache(program)
+    return functools.cache(lambda n: initialised(self.space.program(n)))
 
   @functools.cached_property
   def _network_key(self) -> Callable[[int], str]:

@@ -150,10 +150,10 @@ class Recipe:
     learning_rate: Learning rate of the children.
     momentum: Momentum of the optimizer (β₁ of Adam).
     initializer: Initializer of the kernels, a key of `INITIALIZERS`. fan_in is
-      uniform, U(±1/√fan_in); lecun and he are normal. published counts weights
-      instead of inputs (in CNNs, the fan-in without the group axis, for biases
-      too). unit_variance is normal, centred and scaled so that the outputs of
-      every layer have unit variance on training images.
+      U(±1/√fan_in); lecun and he are normal; published is that of the published
+      code, U(±1/√number of weights) (in CNNs, fan-in without the group axis,
+      biases too); unit_variance is normal, centred and scaled so that the
+      outputs of every layer have unit variance on training images.
     fresh_order: Whether images are shuffled again in every epoch; the published
       code keeps the order of the first.
     criterion: Score on the validation images that selects the best epoch and
@@ -211,10 +211,9 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 def recipe_key(recipe: Recipe) -> str:
   """Returns a recipe as JSON, for keys of the store."""
   fields = {
-    field.name: getattr(recipe, field.name)
-    for field in dataclasses.fields(recipe)
-    if field.name not in _YOUNGER
-    or getattr(recipe, field.name) != field.default
+    name: value
+    for name, value in dataclasses.asdict(recipe).items()
+    if name not in _YOUNGER or value != getattr(Recipe, name)
   }
   return json.dumps({'version': RECIPE_VERSION, **fields}, sort_keys=True)
 

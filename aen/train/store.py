@@ -455,7 +455,7 @@ def unpack(packed: bytes) -> Any:
     if digest != hashlib.sha256(packed).digest():
       raise ValueError('the checksum of its parameters does not match')
   elif not packed.startswith(b'PK'):
-    raise ValueError('it has other parameters than aen writes')
+    raise ValueError('its parameters are not in the format of aen')
   with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
     return traverse_util.unflatten_dict(dict(arrays), sep='/')
 
