@@ -117,9 +117,9 @@ class DQNConfig:
     episode_length: Steps from the empty state until a walker returns there.
     reward_scale: Scale of x in the reward x·exp|x|, where x is the gain in
       accuracy (0 to 1); the published code has 100.
-    afterstates: Whether the Q-network maps the bits of the next state to one
-      value, on which alone reward and future depend, so that all K actions into
-      a state share what is learnt. In the paper, each action has an output.
+    afterstates: Whether the Q-network maps the next state to one value, not the
+      current state to one value per action, as in the paper. Reward and future
+      depend on the next state only, so all K actions into it share one value.
     walkers: Walkers that share replay buffer and Q-network; the paper has one.
       With P walkers a round is P steps and P updates.
   """

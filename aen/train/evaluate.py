@@ -91,7 +91,7 @@ class Evaluator(jobs_lib.Trainer):
   def __call__(
     self, requests: Sequence[Request], epochs: int | None = None
   ) -> list[Record]:
-    """Returns a record per request; `epochs` replaces the recipe's."""
+    """Returns a record per request, in order; `epochs` overrides the recipe."""
     return self.start(requests, epochs)()
 
   def start(

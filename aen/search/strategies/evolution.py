@@ -28,8 +28,8 @@ class EvolutionState(NamedTuple):
 class Evolution(base.PerRound):
   """Regularised evolution (Real et al. 2019).
 
-  The first N members are random networks. Each later member is the best of a
-  few members drawn at random with one bit toggled, and replaces the oldest.
+  The first N members are random networks. Each later one is the best of a few
+  members drawn at random, with one bit toggled; it replaces the oldest.
 
   Attributes:
     population: The number of members, N.
