@@ -1,8 +1,8 @@
 """The paper's agent: an MDP over bits, a reward, and a DQN in Optax.
 
-A state is an int32 code whose bit k says whether the k-th symmetry is on, the
-first bit least significant, as in `aen.Lattice`. Actions toggle one bit. All
-functions are pure; the loop that calls them is `aen.search.strategies.dqn`.
+A state is an int32 whose bit k says whether the k-th symmetry is on, the first
+bit least significant, as in `aen.Lattice`. Actions toggle one bit. All
+functions are pure; the loop is in `aen.search.strategies.dqn`.
 
 Legend: K bits (and actions), B batch.
 """
@@ -38,14 +38,14 @@ def reset() -> Walk:
 
 
 def neighbours(state: jax.Array, num_bits: int) -> jax.Array:
-  """Returns where each action leads from states [...]. int32 [..., K]."""
+  """Returns the next state for each action in states [...]. int32 [..., K]."""
   return toggle(state[..., None], _places(num_bits, jnp.ndim(state)))
 
 
 def step(walk: Walk, action: jax.Array, episode_length: int) -> Walk:
   """Toggles one bit; after the last step of an episode the walker is reset.
 
-  The transition of the last step still leads to `toggle(walk.state, action)`.
+  The last transition of an episode still ends in `toggle(walk.state, action)`.
   """
   after = Walk(toggle(walk.state, action), walk.time + 1)
   over = after.time >= episode_length
@@ -53,7 +53,7 @@ def step(walk: Walk, action: jax.Array, episode_length: int) -> Walk:
 
 
 def to_bits(state: jax.Array, num_bits: int) -> jax.Array:
-  """Returns the bits of codes [...] as float32 [..., K]."""
+  """Returns the bits of states [...] as float32 [..., K]."""
   places = _places(num_bits, jnp.ndim(state))
   return (jnp.right_shift(state[..., None], places) & 1).astype(jnp.float32)
 
@@ -63,8 +63,8 @@ def _places(num_bits: int, ndim: int) -> jax.Array:
   return jnp.arange(num_bits, dtype=jnp.int32).reshape((1,) * ndim + (-1,))
 
 
-# Larger than any gain in percentage points (about 40), and small enough that
-# sums of 10¹³ rewards are finite in float32.
+# Larger than any gain in percentage points (about 40), but sums of 10¹³ rewards
+# stay finite in float32.
 MAX_EXPONENT = 50.0
 DEFAULT_SCALE = 1.0  # by measurement, see `reward`
 
@@ -74,9 +74,9 @@ def reward(
 ) -> jax.Array:
   """The paper's reward, x·exp|x| with x = scale · (accuracy − baseline).
 
-  It amplifies gains over the network without symmetry, and losses too. The
+  It amplifies gains and losses relative to the network without symmetry. The
   paper writes x = accuracy − baseline; its published code measures accuracy in
-  percentage points, which is scale=100. There the loss of the worst networks is
+  percentage points, which is scale=100. The loss of the worst networks is then
   many orders of magnitude larger than any gain, and the agent learns little
   else. Accuracy of the last states visited, 64-wide Q-network, 16 seeds:
 
@@ -85,7 +85,7 @@ def reward(
     g_mnist/aug5         52.5  52.5  51.9  43.7  40.2   (52.9, 40.7)
     g_fashion_mnist/aug5 51.8  52.0  51.0  42.2  40.8   (52.4, 42.0)
 
-  Accuracies are from 0 to 1. x is clipped to ±50, so that nothing overflows.
+  Accuracies are from 0 to 1. x is clipped to ±50 to avoid overflow.
   """
   gain = jnp.asarray(accuracy) - baseline
   x = jnp.clip(scale * gain, -MAX_EXPONENT, MAX_EXPONENT)
@@ -100,7 +100,7 @@ class DQNConfig:
     num_bits: Bits of a state; also the number of actions.
     hidden_sizes: Widths of the Q-network's hidden layers.
     input_scale: Scale of the bits that the Q-network sees.
-    discount: Discount γ. No step is terminal: the last one of an episode
+    discount: Discount γ. No step is terminal: the last step of an episode
       bootstraps too.
     learning_rate: Learning rate of the Q-network, for Adam.
     batch_size: Transitions in an update; the paper has 512 for MLPs and 128 for
@@ -108,19 +108,18 @@ class DQNConfig:
     replay_capacity: Capacity of the replay buffer, in transitions.
     min_replay: Size of the replay buffer at which updates begin; the batch size
       by default.
-    target_period: The target network is copied at every step at which the
+    target_period: The target network is updated in every step at which the
       number of distinct states seen is a multiple of this.
     epsilons: Exploration rates ε, in order.
-    models: New states to find at each ε; the empty state is the first. The
-      search ends after their sum.
+    models: New states to find at each ε, counting the empty state. The search
+      ends after their sum.
     max_steps: Maximum number of steps of a search.
     episode_length: Steps from the empty state until a walker returns there.
     reward_scale: Scale of x in the reward x·exp|x|, where x is the gain in
       accuracy (0 to 1); the published code has 100.
-    afterstates: Values an action by the state that it leads to, which is all
-      that its reward and its future depend on: the network maps the bits of
-      that state to one number, and K actions into a state teach it the same
-      thing. Not in the paper, where each action has an output of its own.
+    afterstates: Whether the Q-network maps the next state to one value, not the
+      current state to one value per action, as in the paper. Reward and future
+      depend on the next state only, so all K actions into it share one value.
     walkers: Walkers that share replay buffer and Q-network; the paper has one.
       With P walkers a round is P steps and P updates.
   """
@@ -161,7 +160,7 @@ class DQNConfig:
       if not getattr(self, name) > 0:
         raise ValueError(f'{name} must be positive, got {getattr(self, name)}')
     if not 0 <= self.discount < 1:
-      raise ValueError(f'discount must be from 0 to < 1, got {self.discount}')
+      raise ValueError(f'discount must be in [0, 1), got {self.discount}')
     if not self.batch_size <= self.replay_start <= self.replay_capacity:
       raise ValueError(
         'updates draw batch_size different transitions, so batch_size ≤'
@@ -176,27 +175,27 @@ class DQNConfig:
 
   @property
   def replay_start(self) -> int:
-    """Transitions in the buffer before the first update."""
+    """The number of transitions in the buffer at the first update."""
     return self.batch_size if self.min_replay is None else self.min_replay
 
   @property
   def max_models(self) -> int:
-    """States seen after which the search ends."""
+    """The number of states seen after which the search ends."""
     return sum(self.models)
 
 
 class QNetwork(nn.Module):
-  """The value of toggling each bit: the paper's 12×400×400×400×12 network.
+  """Values of toggling each bit: the paper's 12×400×400×400×12 network.
 
-  Weights and biases start at U(±1/√fan_in), as in the published code: with zero
-  biases, inputs this small would hardly be distinguished.
+  Weights and biases are initialised with U(±1/√fan_in), as in the published
+  code: with zero biases, such small inputs would hardly differ.
   """
 
   config: DQNConfig
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps bits x [..., K] to values [..., K]; of afterstates, [..., 1]."""
+    """Maps bits x [..., K] to values [..., K], or [..., 1] of afterstates."""
     num_values = 1 if self.config.afterstates else self.config.num_bits
     x = self.config.input_scale * x
     for size in self.config.hidden_sizes:
@@ -241,7 +240,7 @@ def select_action(
   state: jax.Array,  # int32 []
   epsilon: jax.Array,  # float32 []
 ) -> jax.Array:
-  """Returns an action that is random with probability ε. int32 []."""
+  """Returns an ε-greedy action. int32 []."""
   key_explore, key_action = jax.random.split(key)
   explore = jax.random.uniform(key_explore) < epsilon
   anything = jax.random.randint(key_action, (), 0, config.num_bits, jnp.int32)
@@ -252,7 +251,7 @@ def select_action(
 def update(
   config: DQNConfig, agent: AgentState, batch: Transition
 ) -> AgentState:
-  """Takes one Adam step on a batch, each field [B]; the target stays."""
+  """Takes one Adam step on a batch, each field [B]; keeps the target."""
   gradient = jax.grad(loss, argnums=1)(
     config, agent.params, agent.target_params, batch
   )
@@ -264,7 +263,7 @@ def update(
 def copy_target(
   config: DQNConfig, agent: AgentState, models: jax.Array
 ) -> AgentState:
-  """Copies the Q-network to the target while `models` is a multiple."""
+  """Updates the target if `models` is a multiple of `target_period`."""
   target = optax.periodic_update(
     agent.params, agent.target_params, models, config.target_period
   )

@@ -1,4 +1,4 @@
-"""Strategies compared on landscapes, where a whole search is one program.
+"""Comparing strategies on landscapes, where a search is one compiled program.
 
 Legend: K bits, R networks, E epochs, S seeds of the landscape, N searches, T
 rounds, P proposals of a round, X points of a curve.
@@ -31,10 +31,11 @@ def simulate(
   network_of: jax.Array,  # int32 [2^K]
   rounds: int,
 ) -> tuple[Any, Trace]:
-  """Runs a search in which all values are known: one `lax.scan`.
+  """Runs a search with known values as one `lax.scan`.
 
   Can be jitted, and vmapped over keys and values. A strategy that finishes
-  early idles through the remaining rounds. Returns its last state too.
+  early proposes nothing in the remaining rounds. Returns the strategy's last
+  memory and the trace.
   """
   known, network_of = jnp.asarray(known, jnp.float32), jnp.asarray(network_of)
 
@@ -50,22 +51,22 @@ def simulate(
 
 
 class Progress(NamedTuple):
-  """Cost and finding of a search, before its first step and after each.
+  """Cost and best network of a search, before the first step and after each.
 
-  At the beginning the network without symmetry has been trained. Below, N is
-  the number of steps.
+  The network without symmetry is trained before the first step. Below, N is the
+  number of steps.
   """
 
   states: np.ndarray  # int64 [N + 1], distinct states seen
   networks: np.ndarray  # int64 [N + 1], distinct networks trained
-  epochs: np.ndarray  # int64 [N + 1], trained, resuming earlier trainings
+  epochs: np.ndarray  # int64 [N + 1], trained; longer trainings resume
   pick: np.ndarray  # int64 [N + 1], the network with the best value seen
 
 
 def progress(
   trace: Trace, known: np.ndarray, network_of: np.ndarray
 ) -> Progress:
-  """Returns the progress of one search; unused slots are left out."""
+  """Returns the progress of one search, without unused slots."""
   used = np.asarray(trace.states).ravel() >= 0
   states, epochs, values = (np.asarray(x).ravel()[used] for x in trace)
   num_epochs = known.shape[1]
@@ -110,9 +111,9 @@ def search_landscape(
 ) -> Trace:
   """Runs searches on a landscape. Returns NumPy arrays, each [N, T, P].
 
-  The number of a search determines its key, and search n sees the accuracies of
-  seed n mod S. If a single search keeps the machine busy, one after another is
-  faster than `vectorised` by `vmap`.
+  The number n of a search determines its key and the seed whose accuracies it
+  sees, n mod S. `vectorised` runs all searches in one `vmap`; one after another
+  is faster if a single search uses the whole machine.
   """
   keys = jax.vmap(lambda n: jax.random.fold_in(jax.random.key(0), n))(
     jnp.asarray(searches, jnp.int32)
@@ -133,7 +134,7 @@ def search_landscape(
 def _program(
   strategy: base.Strategy, rounds: int, vectorised: bool
 ) -> Callable[..., Trace]:
-  """Compiles once for all batches of searches."""
+  """Returns a jitted search, cached across batches of searches."""
 
   def search(key: jax.Array, known: jax.Array, network_of: jax.Array) -> Trace:
     return simulate(strategy, key, known, network_of, rounds)[1]
@@ -146,11 +147,11 @@ def _program(
 def curves(
   traces: Trace, landscape: Landscape, searches: np.ndarray
 ) -> dict[str, Curves]:
-  """Returns the regret of what `search_landscape` ran, by the kind of cost.
+  """Returns the regret of searches of `search_landscape`, by kind of cost.
 
-  That is 'networks' trained (a network that was trained for a part of the
-  epochs counts as that part) and 'states' seen. A search that ends early keeps
-  what it has found.
+  Costs are 'networks' trained (those trained for some of the epochs count in
+  part) and 'states' seen. The regret of a search that ends early is constant
+  from then on.
   """
   truth, epochs = landscape.values(), landscape.validation.shape[-1]
   costs = {
@@ -176,6 +177,6 @@ def curves(
 
 
 def mean_and_band(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the mean of samples [N, X] and half its 95 % interval, each [X]."""
+  """Returns mean and half the 95 % interval of samples [N, X], each [X]."""
   spread = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
   return samples.mean(axis=0), 1.96 * spread

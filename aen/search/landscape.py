@@ -1,8 +1,8 @@
-"""Landscapes: the value of every network of a space, the truth for searches.
+"""Landscapes: the accuracy of every network of a space.
 
-All networks are trained with several seeds; the accuracies of all epochs are
-kept, validation and test apart. With a landscape a search is a lookup, so
-strategies can be compared with error bars.
+All networks are trained with several seeds, and the validation and test
+accuracies of all epochs are kept. On a landscape a search is a lookup, so many
+searches can be run to compare strategies with error bars.
 
 Legend: K symmetries, 2^K states, R networks, S seeds, E epochs.
 """
@@ -26,7 +26,7 @@ from aen.train import store as store_lib
 
 _VERSION = 'aen landscape 1'
 _CHECKSUM = 'sha256'
-# What a file holds, in the order of its checksum: name -> attribute and dtype.
+# Arrays in a file, in the order of its checksum: name -> attribute and dtype.
 _STORED = {
   'name': ('name', np.str_),
   'symmetries': ('symmetries', np.str_),
@@ -39,7 +39,7 @@ _STORED = {
   'test': ('test', np.float32),
   'seconds': ('seconds', np.float32),
 }
-# What differs between the landscapes of one file.
+# Those that differ between the landscapes of one file.
 _OWN = ('name', 'validation', 'test', 'seconds')
 
 
@@ -49,7 +49,7 @@ class Landscape(space_lib.Networks):
 
   Attributes:
     name: The data set, such as 'g_mnist/aug5'.
-    symmetries: The names of the table's symmetries. K of str
+    symmetries: The names of the K symmetries.
     network_of: The network of every state, as in `aen.Lattice`. int32 [2^K]
     weights: The number of free weights of each network. int32 [R]
     seeds: The seeds. int64 [S]
@@ -92,16 +92,16 @@ class Landscape(space_lib.Networks):
   def best_so_far(self, seed: int) -> np.ndarray:
     """Returns the best validation accuracy so far, float32 [R, E].
 
-    Column e - 1 is what a search sees that trains for e epochs. The seed is
-    given by its place in `seeds`.
+    Column e - 1 is the value of a network trained for e epochs. `seed` is an
+    index of `seeds`.
     """
     return np.maximum.accumulate(self.validation[:, seed], axis=-1)
 
   def values(self, part: str = 'test') -> np.ndarray:
-    """Returns the true value of each network: its mean over seeds. float64 [R].
+    """Returns the mean accuracy of each network over seeds, float64 [R].
 
-    That is the accuracy on a part, 'validation' or 'test', in the epoch that is
-    best on the validation images (the first of equals).
+    The accuracy is that on a part, 'validation' or 'test', in the first of the
+    epochs that are best on the validation images.
     """
     if part not in ('validation', 'test'):
       raise ValueError(f"part must be 'validation' or 'test', got {part!r}")
@@ -111,11 +111,11 @@ class Landscape(space_lib.Networks):
 
   @functools.cached_property
   def fingerprint(self) -> str:
-    """A fingerprint of these numbers, the same on every machine."""
+    """A hash of the content, the same on every machine."""
     return _checksum(_as_arrays(self))
 
   def save(self, path: io_lib.PathLike) -> None:
-    """Writes one file with a checksum, atomically; .npz is not added."""
+    """Writes an .npz file with a checksum, atomically, to exactly this path."""
     _write(path, _as_arrays(self) | {_CHECKSUM: np.array(self.fingerprint)})
 
 
@@ -130,9 +130,9 @@ def train_landscape(
 ) -> Landscape:
   """Trains every network of a space with every seed.
 
-  The run directory keeps the store, so that the same call resumes an
-  interrupted one; landscapes made in one directory share their children. An
-  executor says where to train, as of `search`.
+  The store is in the run directory, so the same call resumes an interrupted
+  one, and landscapes of one directory share their children. The executor is
+  that of `search`.
   """
   seeds, networks = list(seeds), range(len(space))
   requests = [(network, seed) for seed in seeds for network in networks]
@@ -173,12 +173,12 @@ def train_landscape(
 
 
 def load(path: io_lib.PathLike) -> Landscape:
-  """Reads a landscape; a damaged or foreign file is a `ValueError`."""
+  """Reads a landscape; raises a `ValueError` if the file is damaged."""
   return _restore(path, _read(path))
 
 
 def save_all(path: io_lib.PathLike, landscapes: Iterable[Landscape]) -> None:
-  """Writes landscapes of the same networks and seeds into one .npz file."""
+  """Writes landscapes with the same networks and seeds to one .npz file."""
   landscapes = list(landscapes)
   stored = [_as_arrays(landscape) for landscape in landscapes]
   for name in _STORED.keys() - set(_OWN):
@@ -195,7 +195,7 @@ def save_all(path: io_lib.PathLike, landscapes: Iterable[Landscape]) -> None:
 
 
 def load_all(path: io_lib.PathLike) -> dict[str, Landscape]:
-  """Reads what `save_all` wrote, by name."""
+  """Reads the landscapes that `save_all` wrote, by name."""
   together = _read(path)
   found = [
     _restore(path, together | {n: together[n][i] for n in (*_OWN, _CHECKSUM)})
@@ -216,7 +216,7 @@ def _read(path: io_lib.PathLike) -> dict[str, Any]:
   except (FileNotFoundError, PermissionError, IsADirectoryError):
     raise
   except Exception as error:  # zipfile raises nearly anything
-    # NumPy takes what it does not know for a pickle.
+    # NumPy takes any unknown format for a pickle.
     why = 'no .npz file' if 'pickle' in str(error) else error
     raise _damaged(path, why) from error
 
@@ -257,7 +257,7 @@ def _damaged(path: io_lib.PathLike, why: object) -> ValueError:
 
 
 def _check(landscape: Landscape) -> None:
-  """Raises a ValueError unless all shapes and ranges fit together."""
+  """Raises a `ValueError` unless shapes and values are consistent."""
 
   def require(fits: Any, why: str) -> None:
     if not fits:

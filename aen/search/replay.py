@@ -22,7 +22,7 @@ class Replay(NamedTuple):
   """The last C transitions."""
 
   transitions: Transition  # each [C]
-  added: jax.Array  # int32 [], all that were ever added
+  added: jax.Array  # int32 [], transitions added so far
 
 
 def init(capacity: int) -> Replay:
@@ -33,13 +33,13 @@ def init(capacity: int) -> Replay:
 
 
 def add(replay: Replay, new: Transition, valid: jax.Array) -> Replay:
-  """Adds the valid transitions in order, over the oldest in a full buffer.
+  """Adds the valid transitions; in a full buffer they replace the oldest.
 
   Each field is [P], with P at most C.
   """
   capacity = replay.transitions.a_tm1.size
   order = replay.added + jnp.cumsum(valid, dtype=jnp.int32) - 1
-  slots = jnp.where(valid, order % capacity, capacity)  # C: not written
+  slots = jnp.where(valid, order % capacity, capacity)  # C is dropped
   written = jax.tree.map(
     lambda kept, value: kept.at[slots].set(
       value.astype(kept.dtype), mode='drop'
@@ -51,21 +51,18 @@ def add(replay: Replay, new: Transition, valid: jax.Array) -> Replay:
 
 
 def size(replay: Replay) -> jax.Array:
-  """Returns how many transitions the buffer holds. int32 []."""
+  """Returns the number of transitions in the buffer. int32 []."""
   return jnp.minimum(replay.added, replay.transitions.a_tm1.size)
 
 
 def sample(replay: Replay, key: jax.Array, batch_size: int) -> Transition:
-  """Returns B different transitions, each field [B]; needs B of them."""
+  """Samples B different transitions, each field [B]; needs B of them."""
   slots = sample_slots(replay, key, batch_size)
   return jax.tree.map(lambda kept: kept[slots], replay.transitions)
 
 
 def sample_slots(replay: Replay, key: jax.Array, batch_size: int) -> jax.Array:
-  """Returns the slots of B different transitions, all sets equally likely.
-
-  The buffer must hold B transitions. int32 [B]
-  """
+  """Samples the slots of B transitions without replacement. int32 [B]."""
   capacity = replay.transitions.a_tm1.size
   lots = jax.random.uniform(key, (capacity,))  # top_k is fastest on float32
   held = jnp.arange(capacity, dtype=jnp.int32) < size(replay)

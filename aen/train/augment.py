@@ -1,9 +1,9 @@
 """The paper's six augmentations: random affine transformations of images.
 
-Each augmentation draws the matrix that maps a pixel to where its value comes
-from; those that are off are the identity. The product of the six is applied by
-one bilinear resampling. The mask is data, so all 64 combinations are one
-compiled program and `vmap` together.
+Each augmentation draws the matrix that maps output to input coordinates; those
+that are off are the identity. Their product is applied by one bilinear
+resampling. The mask is data, so all 64 combinations are one compiled program
+and can be vmapped together.
 
 Legend: B images, H×W pixels, C channels. Matrices act on (i, j, 1), the row and
 column counted in pixels from the image's centre.
@@ -43,8 +43,8 @@ def augment(
     images: [B, H, W, C] or [B, H, W]; integers become float32.
     mask: Which augmentations are on, in the order of `AUGMENTATIONS`, bool or
       numbers [6]; see `augmentation_mask`.
-    fill: The value beyond the borders, one number or one per channel: that of
-      black, after any normalisation of the images.
+    fill: The value beyond the borders, one number or one per channel: the value
+      of black in normalised images.
 
   Returns:
     Images of the same shape.
@@ -70,7 +70,7 @@ def augment(
       f' mask [{len(AUGMENTATIONS)}], got shapes {images.shape} and'
       f' {mask.shape}; for several masks use jax.vmap'
     )
-  # By NumPy: inside a trace, jax.numpy traces what is known, too.
+  # With NumPy: inside a trace, jax.numpy would trace constants too.
   if not isinstance(fill, jax.core.Tracer) and not np.isfinite(fill).all():
     raise ValueError(f'fill must be finite, got {fill}')
   if not isinstance(mask, jax.core.Tracer) and np.isnan(mask).any():
@@ -95,7 +95,7 @@ def _augmented(
 
 
 def augmentation_mask(names: str | Iterable[str]) -> np.ndarray:
-  """Returns the mask with the named augmentations on, bool [6].
+  """Returns the mask that turns the named augmentations on, bool [6].
 
   >>> augmentation_mask(['random_rotation', 'random_shear']).astype(int)
   array([1, 0, 0, 0, 0, 1])
@@ -114,7 +114,7 @@ def random_matrix(
 ) -> jax.Array:
   """Draws the product of the matrices of all augmentations that are on.
 
-  Matrices map output pixels to input pixels, so the first augmentation's matrix
+  Matrices map output to input coordinates, so the first augmentation's matrix
   is applied last. float32 [3, 3]
   """
   result = jnp.eye(3)
@@ -127,10 +127,9 @@ def random_matrix(
 def resample(
   image: jax.Array, matrix: jax.Array, fill: jax.Array | float = 0.0
 ) -> jax.Array:
-  """Resamples an image [H, W, C] bilinearly.
+  """Resamples an image [H, W, C] bilinearly, with `fill` beyond the borders.
 
-  The pixel at p, from the centre, gets the value at `matrix @ p`, with `fill`
-  beyond the borders.
+  The pixel at p, relative to the centre, gets the value at `matrix @ p`.
   """
   height, width, channels = image.shape
   padded = jnp.full((height + 2, width + 2, channels), fill, image.dtype)
@@ -161,7 +160,7 @@ def _place(
 ) -> tuple[jax.Array, jax.Array]:
   """Returns the integer and fractional parts of the input coordinate.
 
-  Coordinates count from the border of `fill` around the image: 0…size + 1.
+  Coordinates are those of the image padded with `fill`, 0…size + 1.
   """
   place = line[0] * rows + line[1] * columns + (line[2] + (size - 1) / 2 + 1)
   before = jnp.clip(jnp.floor(place), 0, size)
@@ -196,7 +195,7 @@ def _flip(axis: int) -> Augmentation:
 
 
 def _translation(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
-  """Translates by whole pixels, so that nothing is blurred."""
+  """Translates by whole pixels, without interpolation."""
   shift = jnp.stack([_uniform(k, _MAX_SHIFT) for k in jax.random.split(key)])
   shift = jnp.round(shift * jnp.array(shape, jnp.float32))
   return jnp.eye(3).at[:2, 2].set(shift)

@@ -1,9 +1,8 @@
 """Training child networks: one pure function, then many at once.
 
-What differs between the children of one program is data: the random key, the
-index of shared weights, the mask of augmentations, the learning rate. So
-children with different symmetries train under one `vmap`, and nothing is
-recompiled.
+Children of one program differ in data only: the random key, the indices of
+shared weights, the mask of augmentations, the learning rate. So children with
+different symmetries train under one `vmap`, without recompilation.
 
 Legend: C children, E epochs, N images, B batch size.
 """
@@ -27,14 +26,13 @@ from aen.train import augment as augment_lib
 from aen.train import recipe as recipe_lib
 from aen.train.store import Record
 
-# Children that one program trains side by side on each device. On a CPU a batch
-# of small matrix products is slower than one after another (measured by
-# experiments/search_benchmark.py); on an accelerator it is the whole point.
+# Children in one `vmap` on each device. On a CPU, batched small matrix products
+# are slower than one at a time (measured by experiments/search_benchmark.py).
 CHILDREN_PER_BATCH: Mapping[str, int] = {'cpu': 1, 'gpu': 32, 'tpu': 32}
-# Larger sets of images are evaluated in parts: the features of a convolution
-# take many times the memory of its images.
+# Larger sets of images are evaluated in parts: convolutional features take many
+# times the memory of the images.
 _MAX_EVALUATED = 1000
-_MAX_INITIAL = 128  # images that scale initial kernels, if any do
+_MAX_INITIAL = 128  # images for data-dependent initialisation
 _LARGEST = np.finfo(np.float32).max
 
 
@@ -46,17 +44,17 @@ class Examples(NamedTuple):
 
 
 class ChildData(NamedTuple):
-  """What every child sees."""
+  """The images that all children are trained and evaluated on."""
 
   train: Examples
   validation: Examples
-  test: Examples | None = None  # measured after every epoch, never selected by
+  test: Examples | None = None  # measured every epoch, never used to select
   few: jax.Array | None = None  # bool [N], test images also measured apart
-  black: jax.Array | float = 0.0  # what augmentations fill borders with
+  black: jax.Array | float = 0.0  # the `fill` of augmentations
 
 
 class ChildInputs(NamedTuple):
-  """What makes a program one network rather than another: data, not code."""
+  """The data that make a program a particular network."""
 
   collections: Mapping[str, Any]  # as of `aen.sharing_variables`
   augmentations: Any = None  # bool [6], a mask of `aen.augment`
@@ -64,11 +62,11 @@ class ChildInputs(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ChildConfig:
-  """The program that trains a child: what is compiled, not traced.
+  """The static configuration of a training program.
 
-  The model maps images [B, ...] to logits [B, num_classes], or [B, 1] if labels
-  are numbers. If its `__call__` takes `train`, it is passed train=True and a
-  key for dropout in training.
+  The model maps images [B, ...] to logits [B, num_classes], or to [B, 1] for
+  regression. If its `__call__` takes `train`, training passes train=True and a
+  key for dropout.
   """
 
   model: nn.Module
@@ -91,10 +89,10 @@ def train_child(
     collections: Variable collections beside the parameters, such as 'sharing'
       of `aen.sharing_variables`; {} for none.
     data: The images.
-    config: The program; static.
-    learning_rate: float32 [], instead of the recipe's.
-    augmentations: A mask of `aen.augment`, bool [6], applied to the training
-      images; None for no augmentation.
+    config: Model and recipe; static.
+    learning_rate: Replaces the recipe's. float32 []
+    augmentations: A mask of `aen.augment` for the training images, bool [6];
+      None for no augmentation.
 
   Returns:
     The measurements after every epoch, [E] each.
@@ -129,7 +127,7 @@ def train_child(
 
 
 def _check(data: ChildData, recipe: recipe_lib.Recipe) -> None:
-  """Raises unless images and labels fit together, by their shapes and types."""
+  """Raises unless the shapes and dtypes of images and labels match."""
   for name, part, least in (
     ('train', data.train, 1 if recipe.partial_batch else recipe.batch_size),
     ('validation', data.validation, 1),
@@ -144,15 +142,15 @@ def _check(data: ChildData, recipe: recipe_lib.Recipe) -> None:
     )
     if len(images) < 2 or labels != images[:1] or not numbers:
       raise ValueError(
-        f'{name} needs images [N, ...] and labels [N], classes as whole numbers'
-        f' or floats to predict, got shapes {images} and {labels} of {kind}'
+        f'{name} needs images [N, ...] and labels [N], integers for classes or'
+        f' floats for regression, got shapes {images} and {labels} of {kind}'
       )
     if images[0] < least:
       raise ValueError(f'{name} needs at least {least} images, got {images[0]}')
 
 
 class _KeyData(NamedTuple):
-  """Random keys, one per child, as a key of a cache."""
+  """Random keys, one per child, in hashable form for caches."""
 
   words: tuple[tuple[int, ...], ...]
   impl: Any
@@ -174,11 +172,11 @@ class _Best(NamedTuple):
 
 
 class _Plan(NamedTuple):
-  """What the steps of an epoch need to know: every leaf [steps, ...]."""
+  """The inputs of an epoch's steps: every leaf [steps, ...]."""
 
   rows: jax.Array  # the images of each batch, int32 [steps, B]
-  used: jax.Array | None  # which of them count, bool [steps, B]
-  drop: jax.Array | None  # whether dropout acts, bool [steps]
+  used: jax.Array | None  # False for padding, bool [steps, B]
+  drop: jax.Array | None  # whether dropout is on, bool [steps]
   keys: jax.Array
   rates: jax.Array
 
@@ -190,7 +188,7 @@ def _init(
   model: nn.Module,
   initializer: str,
 ) -> Any:
-  """Initialises the parameters, at the scale of a recipe's initializer."""
+  """Initialises the parameters as the named initializer says."""
   _, variables = model.apply(
     collections, images[:1], rngs={'params': key}, mutable=['params']
   )
@@ -216,8 +214,8 @@ def _normalised(
 ) -> Any:
   """Divides each kernel by the root mean square of its layer's outputs.
 
-  Biases must be 0. Layers follow one another, so one pass suffices: each layer
-  sees the outputs of layers that are normalised already.
+  Biases must be 0. One pass suffices, because each layer sees the outputs of
+  normalised layers.
   """
   scaled = dict(params)
 
@@ -247,12 +245,12 @@ def _plan(
   num_images: int,
   recipe: recipe_lib.Recipe,
 ) -> _Plan:
-  """Draws the batches of an epoch, from the child's key."""
+  """Draws the batches of an epoch from the child's key."""
   _, order_key, noise_key = jax.random.split(key, 3)
   epoch_key = jax.random.fold_in(order_key, epoch if recipe.fresh_order else 0)
   order = jax.random.permutation(epoch_key, num_images)
   size, used, drop = recipe.batch_size, None, None
-  if recipe.partial_batch:  # the last batch is filled up
+  if recipe.partial_batch:  # pads the last batch
     rows = jnp.pad(order, (0, -num_images % size)).reshape(-1, size)
     used = jnp.arange(rows.size).reshape(-1, size) < num_images
   else:
@@ -306,11 +304,6 @@ def _epoch(
   (params, opt_state), losses = lax.scan(
     step, (child.params, child.opt_state), plan
   )
-  child = _keep_if_finite(child, params, opt_state)
-  return child, _measure(child, collections, data, config, losses.mean())
-
-
-def _keep_if_finite(child: _Child, params: Any, opt_state: Any) -> _Child:
   finite = jnp.array(True)
   for leaf in jax.tree.leaves(params):
     finite &= jnp.isfinite(leaf).all()
@@ -320,7 +313,8 @@ def _keep_if_finite(child: _Child, params: Any, opt_state: Any) -> _Child:
     (params, opt_state),
     (child.params, child.opt_state),
   )
-  return child._replace(params=params, opt_state=opt_state, diverged=~sound)
+  child = _Child(params, opt_state, diverged=~sound)
+  return child, _measure(child, collections, data, config, losses.mean())
 
 
 def _measure(
@@ -333,7 +327,7 @@ def _measure(
   balanced = config.recipe.criterion == 'balanced_accuracy'
 
   def evaluate(examples: Examples) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns which answers are right, their accuracy, and the loss."""
+    """Returns which predictions are right, the accuracy and the loss."""
     logits = _logits(
       config.model, {'params': child.params, **collections}, examples.images
     )
@@ -364,7 +358,7 @@ def _measure(
 
 
 def _mean(right: jax.Array, where: jax.Array | None = None) -> jax.Array:
-  """Returns the fraction of right answers, correctly rounded. float32 []."""
+  """Returns the fraction of right predictions, correctly rounded."""
   if where is None:
     where = jnp.ones_like(right)
   # XLA multiplies by the reciprocal of a constant, so that 3 · (1/3) < 1.
@@ -375,7 +369,7 @@ def _mean(right: jax.Array, where: jax.Array | None = None) -> jax.Array:
 def _balanced(
   right: jax.Array, labels: jax.Array, num_classes: int
 ) -> jax.Array:
-  """Returns the mean over classes of the fraction of right answers."""
+  """Returns the mean over classes of the accuracy within each class."""
   counts = jnp.bincount(labels, length=num_classes)
   weights = right.astype(jnp.float32)
   found = jnp.bincount(labels, weights, length=num_classes)
@@ -390,7 +384,7 @@ def _r_squared(loss: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def _logits(model: nn.Module, variables: Any, images: jax.Array) -> jax.Array:
-  """Applies a network to all images, a part at a time."""
+  """Applies a model to all images, in parts of at most `_MAX_EVALUATED`."""
   apply: Any = functools.partial(model.apply, variables)
   num_parts = -(-len(images) // _MAX_EVALUATED)
   if num_parts == 1:
@@ -407,14 +401,14 @@ def _are_numbers(labels: jax.Array) -> bool:
 
 
 def _losses(logits: jax.Array, labels: jax.Array) -> jax.Array:
-  """Returns cross-entropies of classes, squared errors of numbers. [B]."""
+  """Returns cross-entropies, or squared errors in regression. [B]."""
   if _are_numbers(labels):
     return jnp.square(logits[:, 0] - labels)
   return optax.softmax_cross_entropy_with_integer_labels(logits, labels)
 
 
 def _finite(loss: jax.Array) -> jax.Array:
-  """Replaces a loss that is not finite by the largest float."""
+  """Replaces a loss that is not finite by the largest float32."""
   return jnp.where(jnp.isfinite(loss), loss, _LARGEST)
 
 
@@ -437,16 +431,16 @@ def train_children(
   devices: Sequence[jax.Device] | None = None,
   augmentations: jax.Array | None = None,
 ) -> Record:
-  """Trains children side by side, in one program.
+  """Trains several networks in one program.
 
   Args:
     keys: One per child, [C].
     collections: As in `train_child`, stacked: every leaf [C, ...].
-    data: What all of them see.
-    config: The program.
-    learning_rates: float32 [C], instead of the recipe's.
-    children_per_batch: The number of children in a `vmap`, per device; batches
-      run one after another. By default as measured for the backend.
+    data: The images, the same for all children.
+    config: Model and recipe.
+    learning_rates: Replace the recipe's. float32 [C]
+    children_per_batch: Children per `vmap` and device; batches run one after
+      another. By default, `CHILDREN_PER_BATCH` of the backend.
     devices: Where to train; all devices by default.
     augmentations: As in `train_child`, stacked: bool [C, 6].
 
@@ -464,7 +458,7 @@ def train_children(
     children_per_batch = default_batch(devices[0])
   stacked: Any = keys, collections, learning_rates, augmentations
   if missing := -num_children % (len(devices) * children_per_batch):
-    # The last child is repeated, to fill up the last batch.
+    # Pads the last batch with copies of the last child.
     rows = np.minimum(np.arange(num_children + missing), num_children - 1)
     stacked = jax.tree.map(lambda leaf: leaf[rows], stacked)
   keys, collections, rates, augmentations = stacked
@@ -479,8 +473,8 @@ def train_children(
   if config.return_params:
     best = _Best(params, np.full(len(keys), _Best(None).score))
   children = _begin_each(params, recipe)
-  # An epoch at a time: what takes long to compile does not depend on how many
-  # epochs there are, and what is drawn at random is drawn by programs that all
+  # One epoch per call: the program that is slow to compile does not depend on
+  # the number of epochs, and random numbers are drawn by programs that all
   # networks share.
   program = ChildConfig(config.model, dataclasses.replace(recipe, epochs=1))
   curves = []
@@ -504,7 +498,7 @@ def train_children(
 
 
 def default_batch(device: jax.Device) -> int:
-  """Returns how many children to `vmap` on a device."""
+  """Returns the default number of children per `vmap` on a device."""
   return CHILDREN_PER_BATCH.get(device.platform, 1)
 
 
@@ -528,9 +522,9 @@ def _starts(
   if not padded or how.adjust is not None or how.normalised:
     few = images[:_MAX_INITIAL]
     return _inits(_keys(keys), collections, few, model, initializer)
-  # Children of all structures begin with the kernels of one plain network, so
-  # the draw is compiled once.
-  drawn = _plain_start(keys, images.shape[1:], model.baseline(), initializer)
+  # Children of all structures start from the kernels of one baseline, so the
+  # random draw is compiled once.
+  drawn = _baseline_start(keys, images.shape[1:], model.baseline(), initializer)
   pairs = drawn, jax.device_get(collections['sharing'])
   each = [
     model.starting_as(*jax.tree.map(lambda leaf, i=i: leaf[i], pairs))
@@ -555,16 +549,15 @@ def _inits(
   return lax.map(init, (keys, collections))
 
 
-# Children of one seed draw the same numbers, whatever their symmetries, so what
-# the latest seeds drew is kept.
+# Children with the same seed draw the same numbers, whatever their symmetries.
 @functools.lru_cache(maxsize=4)
-def _plain_start(
+def _baseline_start(
   keys: _KeyData,
   image_shape: tuple[int, ...],
   baseline: nn.Module,
   initializer: str,
 ) -> Any:
-  """Returns the initial parameters of plain networks, NumPy arrays."""
+  """Returns the initial parameters of baselines, as NumPy arrays."""
   image = np.zeros((1, *image_shape), np.float32)
   return jax.device_get(_inits(_keys(keys), {}, image, baseline, initializer))
 
@@ -595,11 +588,9 @@ def _train(
   children_per_batch: int,
   mesh: jax.sharding.Mesh,
 ) -> tuple[_Child, Record]:
-  """Trains children for one epoch."""
+  """Trains children for one epoch, those of each device in batches."""
 
   def share(stacked: Any, data: ChildData) -> tuple[_Child, Record]:
-    """Trains one device's share."""
-
     def one(each: tuple[_Child, _Plan, Any, Any]) -> tuple[_Child, Record]:
       return _epoch(*each, data, config)
 

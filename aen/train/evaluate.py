@@ -1,8 +1,8 @@
 """Evaluating networks: looked up in the store, or trained in batches.
 
-A search asks for (network, seed) pairs and gets records. What is missing in the
-store is trained in this process, or becomes jobs for an executor; what a job
-contains does not depend on the number of workers.
+A search asks for (network, seed) pairs and gets records. Children that are not
+in the store are trained in this process, or become jobs of an executor, which
+are the same for any number of workers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -49,10 +49,10 @@ class Scaling:
 
 
 def scaling_of(images: np.ndarray, how: str = 'auto') -> Scaling:
-  """Returns a scaling of pixels, one of `recipe.SCALINGS`.
+  """Returns the scaling of pixels that one of `recipe.SCALINGS` stands for.
 
-  'auto' is the published scaling of grey levels, else mean 0 and variance 1;
-  'symmetric' maps 0…255 to -1…1.
+  'auto' is the published scaling for grey levels, mean 0 and variance 1 for
+  other images; 'symmetric' maps 0…255 to -1…1.
   """
   if how == 'symmetric':
     if images.dtype != np.uint8:
@@ -77,9 +77,9 @@ def scaling_of(images: np.ndarray, how: str = 'auto') -> Scaling:
 class Evaluator(jobs_lib.Trainer):
   """Trains the children that are not in the store yet.
 
-  Each batch is one transaction of the store; then `on_trained` is called with
-  its records. Without an executor, children are trained in this process. The
-  data set is written to the folder, which workers must see.
+  Each batch is one transaction of the store, after which `on_trained` is called
+  with its records. Without an executor, children are trained in this process.
+  The data set is written to the folder, which workers must be able to read.
   """
 
   store: store_lib.Results
@@ -91,15 +91,15 @@ class Evaluator(jobs_lib.Trainer):
   def __call__(
     self, requests: Sequence[Request], epochs: int | None = None
   ) -> list[Record]:
-    """Returns a record per request, in order; `epochs` replace the recipe's."""
+    """Returns a record per request, in order; `epochs` overrides the recipe."""
     return self.start(requests, epochs)()
 
   def start(
     self, requests: Sequence[Request], epochs: int | None = None
   ) -> Callable[[], list[Record]]:
-    """Submits the jobs of a call; returns a function that waits for records.
+    """Submits jobs; returns a function that waits for their records.
 
-    Without an executor, the children are trained before it returns.
+    Without an executor, children are trained before `start` returns.
     """
     recipe = self.recipe
     if epochs is not None:
@@ -114,7 +114,9 @@ class Evaluator(jobs_lib.Trainer):
         else:
           found[request] = record
 
-    batches = self._trained(missing(), recipe)
+    here = self.executor is None
+    train = self._train_here if here else self._run_jobs
+    batches = train(missing(), recipe)
 
     def wait() -> list[Record]:
       trained: dict[store_lib.ChildKey, Record] = {}
@@ -124,21 +126,21 @@ class Evaluator(jobs_lib.Trainer):
         trained |= {record.key: record for record in records}
       return [found.get(r) or trained[self._key(r, recipe)] for r in requests]
 
-    if self.executor is None:
+    if here:
       records = wait()
       return lambda: records
-    next(batches)
+    next(batches)  # submits jobs
     return wait
 
   def prepare(
     self, requests: Sequence[Request]
   ) -> Callable[[], Sequence[Record]]:
-    """Has workers read the data set, make the space and train first children.
+    """Warms up workers: they read the data, make the space and train requests.
 
-    Without an executor, it does nothing. Of executors that were given as
-    objects, such as SLURM's, it is not known what a job costs: only workers of
-    those that were given by name prepare without a child to train. Returns what
-    waits for these children; they are in the store then.
+    Does nothing without an executor. Executors given by name also get a job
+    without children per worker; for those given as objects, such as SLURM's, a
+    job may be expensive. Returns a function that waits until the requested
+    children are in the store.
     """
     if self.executor is None:
       return lambda: ()
@@ -149,15 +151,11 @@ class Evaluator(jobs_lib.Trainer):
         self.executor.submit(jobs_lib.run, job)
     return self.start(requests)
 
-  def _trained(
+  def _train_here(
     self, requests: Iterator[Request], recipe: recipe_lib.Recipe
   ) -> Iterator[list[Record]]:
-    """Trains children; yields the records of some as soon as there are any."""
+    """Trains children in this process; yields the records of each batch."""
     each = self.batch_size
-    if self.executor is not None:
-      size = max(each, self.workers.children_per_job or 0)
-      yield from self._run_jobs(self._batches(requests, size), recipe)
-      return
     for same in self._batches(requests):
       devices = jax.devices()[: -(-len(same) // each)]  # none is idle
       for batch in jobs_lib.divided(same, each * len(devices)):
@@ -168,7 +166,7 @@ class Evaluator(jobs_lib.Trainer):
   def _batches(
     self, requests: Iterator[Request], size: int | None = None
   ) -> Iterator[list[Request]]:
-    """Yields requests of one program, as soon as there are `size` of them."""
+    """Yields requests of one program each, as soon as there are `size`."""
     by_program: dict[nn.Module, list[Request]] = {}
     for request in requests:
       program = self.program(request[0])
@@ -179,22 +177,23 @@ class Evaluator(jobs_lib.Trainer):
     yield from by_program.values()
 
   def _run_jobs(
-    self, batches: Iterator[list[Request]], recipe: recipe_lib.Recipe
+    self, requests: Iterator[Request], recipe: recipe_lib.Recipe
   ) -> Iterator[list[Record]]:
-    """Has an executor train batches; yields records as they arrive.
+    """Trains children in the executor; yields records as they arrive.
 
-    The first list is empty: by then jobs have been submitted. If a job failed
-    every time, it raises a `WorkerError` when all others have been yielded.
+    The first list is empty; it is yielded when jobs have been submitted. If a
+    job fails in all attempts, raises a `WorkerError` after all other records.
     """
     common = functools.cache(lambda: jobs_lib.describe(self, recipe))
+    size = max(self.batch_size, self.workers.children_per_job or 0)
 
     def jobs() -> Iterator[executors_lib.Job]:
-      for batch in batches:
-        requests = [[int(network), int(seed)] for network, seed in batch]
-        yield common() | {'requests': requests}
+      for batch in self._batches(requests, size):
+        pairs = [[int(network), int(seed)] for network, seed in batch]
+        yield common() | {'requests': pairs}
 
     def check(job: executors_lib.Job, records: Any) -> None:
-      """Raises unless a worker returned the records that it was asked for."""
+      """Raises unless a worker returned the requested records."""
       if not isinstance(records, list | tuple) or not all(
         isinstance(record, Record) for record in records
       ):
@@ -205,7 +204,7 @@ class Evaluator(jobs_lib.Trainer):
       keys = [self._key(request, recipe) for request in job['requests']]
       if found != [(key, recipe.epochs) for key in keys]:
         raise executors_lib.WorkerError(
-          'the worker returned records of other children than it was asked for'
+          'the worker returned records of other children than requested'
         )
 
     retries, limit = self.workers.retries, self.workers.time_limit
@@ -223,8 +222,8 @@ class Evaluator(jobs_lib.Trainer):
           records += outcome
       num_jobs += len(outcomes)
       yield records
-    for requests, reason in failures:
-      for request in requests:
+    for failed, reason in failures:
+      for request in failed:
         self.store.put_failure(self._key(request, recipe), reason)
     if failures:
       ((network, seed), *_), reason = failures[0]
@@ -238,14 +237,14 @@ class Evaluator(jobs_lib.Trainer):
 
   @functools.cached_property
   def data_file(self) -> str:
-    """The file of the data set, which workers read."""
+    """The file from which workers read the data set."""
     return jobs_lib.write_data(self.data, self.folder)
 
 
 def start(
   evaluate: Evaluate, requests: Sequence[Request]
 ) -> Callable[[], list[Record]]:
-  """Returns what waits for records, which workers may be training by then."""
+  """As `Evaluator.start`; other functions are evaluated before it returns."""
   if isinstance(evaluate, Evaluator):
     return evaluate.start(requests)
   records = evaluate(requests, None)
@@ -264,7 +263,7 @@ def make_evaluator(
 
   Args:
     data: The images.
-    scaling: Applied to all images; by default that of the recipe.
+    scaling: Applied to all images; by default the recipe's.
     measure_test: Whether to measure test accuracy after every epoch.
     few: Test images whose accuracy is also measured apart. bool [N]
     **options: Fields of `Evaluator`.
@@ -281,7 +280,7 @@ def make_evaluator(
     )
     for split in splits
   ]
-  black = min(0, data.train.images.min())  # unless pixels may be negative
+  black = min(0, data.train.images.min())  # less than 0 if pixels are
   if few is not None:
     splits.append(data.test.take(np.flatnonzero(few)))
     few = jnp.asarray(few, bool)
@@ -295,7 +294,7 @@ def make_evaluator(
 
 
 def check_batch(data: dataset_lib.Dataset, recipe: recipe_lib.Recipe) -> None:
-  """Raises unless there are enough training images for a batch."""
+  """Raises a `ValueError` if there are too few training images for a batch."""
   if len(data.train) < recipe.batch_size:
     raise ValueError(
       f'{len(data.train)} training images are fewer than a batch of'

@@ -1,9 +1,8 @@
 """Executors: where jobs run.
 
-An executor is anything with `submit(function, job)` that returns an object with
-`result()`. `concurrent.futures`, Dask's `Client` and the executors of submitit
-are executors as they are. Here are processes of this machine and an adapter for
-Ray.
+An executor is an object with `submit(function, job)` that returns an object
+with `result()`, such as those of `concurrent.futures` and submitit and Dask's
+`Client`. This module adds processes of this machine and an adapter for Ray.
 """
 
 import collections
@@ -29,14 +28,14 @@ import jax
 
 from aen import io as io_lib
 
-# A job is JSON; what trains it returns records. See `aen.train.jobs`.
+# JSON, see `aen.train.jobs`.
 Job = Mapping[str, Any]
-_MANY = 100  # workers of a cluster
-_AHEAD = 10_000  # jobs that an executor has at once
+_MANY = 100  # assumed number of workers of a cluster
+_AHEAD = 10_000  # jobs submitted at once
 
 
 class WorkerError(OSError):
-  """A job that could not be done; the message says why and what to do."""
+  """A job failed; the message says why and what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,17 +45,17 @@ class Workers:
   Attributes:
     executor: Where children are trained: local (in this process, on all of its
       devices), processes (of this machine) or ray (a cluster).
-    workers: The number of processes; by default one per core. Of Ray: CPUs of
-      the cluster that is started here, unless one is running.
+    workers: The number of processes; by default one per core. For ray, the
+      number of CPUs of the cluster that is started, if none is running.
     threads: Threads of XLA in each worker, on CPUs; by default 1, so that
-      results do not depend on the number of cores. Those of convolutions may
-      depend on the threads.
+      results do not depend on the number of cores. With more, those of
+      convolutions may.
     retries: How often a job is repeated whose worker died, exceeded the time
-      limit or returned nonsense.
+      limit or returned invalid records.
     time_limit: Seconds after which a worker that has not finished its job is
-      ended; no limit by default.
-    children_per_job: Children that a worker trains before it reports; by
-      default those of one batch. Results do not depend on it.
+      killed; no limit by default.
+    children_per_job: Children that a worker trains before it returns them; by
+      default one batch. Results do not depend on it.
   """
 
   executor: Any = 'local'
@@ -88,7 +87,7 @@ class Workers:
 
   @property
   def count(self) -> int:
-    """The number of processes; a guess for clusters, which may grow."""
+    """The number of workers; a guess for clusters, which may grow."""
     if self.executor == 'local':
       return 1
     own = self.executor == 'processes'
@@ -98,11 +97,11 @@ class Workers:
   def started(
     self, run_dir: io_lib.PathLike | None = None
   ) -> Iterator[dict[str, Any]]:
-    """Starts the executor, if it was given by name, and ends it.
+    """Starts the executor, if it was given by name, and closes it afterwards.
 
-    Yields fields of an evaluator; none for the executor local. Data sets are
-    written for workers into the run directory, by default into a temporary one,
-    which other machines do not see.
+    Yields fields of an `Evaluator`; none for the executor local. Workers read
+    data sets from the run directory, by default a temporary one, which other
+    machines do not see.
     """
     if self.executor == 'local':
       yield {}
@@ -120,7 +119,7 @@ class Workers:
 
 
 def as_workers(executor: Any) -> Workers:
-  """Returns `Workers` as they are; None, a name or an executor as `Workers`."""
+  """Converts None, a name or an executor to `Workers`."""
   if isinstance(executor, Workers):
     return executor
   return Workers('local' if executor is None else executor)
@@ -133,20 +132,20 @@ def num_cores() -> int:
   return os.cpu_count() or 1
 
 
-# Sums that XLA divides among threads depend on their number.
+# Sums that XLA splits among threads depend on the number of threads.
 _THREADS = '--xla_cpu_multi_thread_eigen='
 
 
 def thread_environment(threads: int = 1) -> dict[str, str]:
-  """Returns environment variables with which XLA uses that many threads.
+  """Returns environment variables that limit XLA to a number of threads.
 
-  They have an effect before JAX is first used. With one thread and one device,
-  numbers do not depend on the cores.
+  They must be set before the first use of JAX. With one thread and one device,
+  results do not depend on the number of cores.
   """
   flags = os.environ.get('XLA_FLAGS', '').split()
   kept = [flag for flag in flags if not flag.startswith(_THREADS)]
   single = [f'{_THREADS}false'] if threads == 1 else []
-  # XLA also compiles otherwise for another number of threads.
+  # The code that XLA generates depends on the number of threads too.
   return {'XLA_FLAGS': ' '.join(kept + single), 'PJRT_NPROC': str(threads)}
 
 
@@ -159,10 +158,10 @@ def num_threads() -> int:
 
 
 def keep_compilations() -> None:
-  """Keeps compiled programs on disk, unless the user has said where, or not.
+  """Enables JAX's compilation cache, unless the user has configured it.
 
-  A second process reads them in a fraction of the time. They are in `xla`, in
-  the folder of caches; programs that compile in 0.05 s are not worth a file.
+  It is the folder `xla` in `io.cache_dir()`; programs that compile in less than
+  0.05 s are not cached.
   """
   folder, setting = io_lib.cache_dir(), 'jax_compilation_cache_dir'
   if folder and getattr(jax.config, setting) is None:
@@ -179,20 +178,19 @@ def run_all(
 ) -> Iterator[list[tuple[Job, Any]]]:
   """Runs jobs; yields them with their results, or errors, as they finish.
 
-  The first list is empty: by then jobs have been submitted. A job that fails,
-  or whose result does not pass the check, is submitted again, `retries` times
-  at most. A `ValueError` is raised at once: it would be the same everywhere.
+  The first list is empty; it is yielded when jobs have been submitted. A job
+  that fails, or whose result does not pass the check, is submitted again, up to
+  `retries` times. A `ValueError` would be the same everywhere, so it is raised.
   """
   numbers = itertools.count()
   pending: dict[int, tuple[Job, Any]] = {}  # jobs and their futures
   finished: queue.SimpleQueue[int] = queue.SimpleQueue()
-  # Futures that call nobody back, such as those of submitit: waited for in
-  # order.
+  # Futures without callbacks, such as those of submitit, are awaited in order.
   silent: collections.deque[int] = collections.deque()
 
   def submit(job: Job, attempt: int) -> None:
-    # The attempt makes each job another one, also for Dask, which would
-    # otherwise return the error of the first.
+    # The attempt makes jobs differ: for equal ones, Dask would return the error
+    # of the first.
     job, number = {**job, 'attempt': attempt}, next(numbers)
     future = executor.submit(function, job)
     pending[number] = job, future
@@ -232,9 +230,9 @@ def run_all(
       raise fatal
   except futures.BrokenExecutor as error:
     raise WorkerError(
-      'a process of the executor died, and such an executor takes no more jobs'
-      f" ({error}); use executor='processes', which replaces a process that"
-      ' dies, or run it again with a new one: finished children are kept'
+      f'a process of the executor died, so it accepts no more jobs ({error});'
+      " use executor='processes', which replaces processes that die, or run it"
+      ' again with a new executor: finished children are kept'
     ) from error
   finally:
     for _, future in pending.values():
@@ -243,21 +241,21 @@ def run_all(
 
 
 class Processes(contextlib.AbstractContextManager['Processes']):
-  """Processes of this machine, each of which keeps what it has compiled.
+  """Processes of this machine that keep their compiled programs between jobs.
 
-  A process that dies fails its own job alone and is replaced by a new one. (A
-  `ProcessPoolExecutor` would fail all its jobs and accept no others.) Like all
+  If a process dies, only its own job fails, and a new process replaces it. (A
+  `ProcessPoolExecutor` would fail all jobs and accept no others.) Like all
   spawned processes they import the main module: a script must create them under
   `if __name__ == '__main__'`.
   """
 
   def __init__(self, workers: int | None = None) -> None:
-    """Prepares processes, one per core by default; they start when needed."""
+    """Sets up processes, one per core by default; they start when needed."""
     self.workers = workers or num_cores()
     self._closed = False
     self._threads = futures.ThreadPoolExecutor(self.workers, 'aen-worker')
-    # Processes and their pipes. The last to finish gets the next job: it has
-    # compiled the most.
+    # Processes and their pipes. The one that finished last gets the next job,
+    # because it has compiled the most.
     self._idle: list[tuple[Any, connection.Connection]] = []
     self._started: set[Any] = set()
 
@@ -295,7 +293,7 @@ class Processes(contextlib.AbstractContextManager['Processes']):
     return [process.pid for process in list(self._started)]
 
   def close(self) -> None:
-    """Ends all processes, also in the middle of a job."""
+    """Kills all processes, even in the middle of a job."""
     self._closed = True
     self._threads.shutdown(wait=False, cancel_futures=True)
     for process in list(self._started):
@@ -307,17 +305,17 @@ class Processes(contextlib.AbstractContextManager['Processes']):
 
 
 def _start() -> tuple[Any, connection.Connection]:
-  """Starts a process that runs a job at a time; returns its pipe too."""
+  """Starts a process that runs one job at a time; returns it and its pipe."""
   context = multiprocessing.get_context('spawn')  # JAX has threads: no fork
   pipe, theirs = context.Pipe()
   process = context.Process(target=_serve, args=(theirs,), daemon=True)
   process.start()
-  theirs.close()  # so that only the process has it
+  theirs.close()  # only the process keeps it open
   return process, pipe
 
 
 def _end(process: Any, wait: float = 0) -> int:
-  """Waits some seconds, then kills a process; returns its exit code."""
+  """Kills a process after some seconds; returns its exit code."""
   process.join(wait)
   process.kill()
   process.join()
@@ -339,7 +337,7 @@ def _serve(pipe: connection.Connection) -> None:
 
 
 def _end_with_the_head() -> None:
-  """Ends this process when the one that started it has been killed."""
+  """Ends this process when its parent has been killed."""
   head = multiprocessing.parent_process()
   assert head is not None
   head.join()
@@ -349,22 +347,22 @@ def _end_with_the_head() -> None:
 class Ray(contextlib.AbstractContextManager['Ray']):
   """Tasks of a Ray cluster.
 
-  The data set is put into Ray's object store once, from where every node gets
-  one copy. A task that fails is not repeated by Ray: the evaluator counts.
+  The data set is put into Ray's object store once, so every node gets one copy.
+  Ray does not retry tasks; the evaluator does.
   """
 
   def __init__(self, workers: int | None = None, **resources: Any) -> None:
     """Connects to the cluster; starts one on this machine if there is none.
 
-    That one has `workers` CPUs, all by default. A job needs `resources`, as
-    `ray.remote` takes them, such as num_gpus=1; one CPU by default.
+    A new cluster has `workers` CPUs, all by default. `resources` are what a job
+    requires, options of `ray.remote` such as num_gpus=1; one CPU by default.
     """
     with io_lib.needed_for("executor='ray'", 'ray'):
       import ray
     self._ray = ray
     self._started_here = not ray.is_initialized()
     if self._started_here:
-      with warnings.catch_warnings():  # of a fork, which starts a program
+      with warnings.catch_warnings():  # it forks to start a program
         warnings.filterwarnings('ignore', 'os.fork', RuntimeWarning)
         ray.init(
           num_cpus=workers,
@@ -379,15 +377,15 @@ class Ray(contextlib.AbstractContextManager['Ray']):
   def submit(
     self, function: Callable[..., Any], job: Job, /
   ) -> futures.Future[Any]:
-    """Runs function(job), which gets the data set from the object store."""
+    """Runs function(job) with the data set from the object store."""
     path = job['data']
     if path not in self._data:
       self._data[path] = self._ray.put(pathlib.Path(path).read_bytes())
-    # In a list the reference stays one, and is followed only if necessary.
+    # In a list the reference is not resolved until it is needed.
     return self._task.remote(function, job, [self._data[path]]).future()
 
   def close(self) -> None:
-    """Leaves the cluster; ends it if it was started here."""
+    """Disconnects; shuts the cluster down if it was started here."""
     self._data.clear()
     if self._started_here:
       self._ray.shutdown()

@@ -1,9 +1,9 @@
-"""Jobs: children that one process trains, as JSON.
+"""Jobs: children that one process trains, described as JSON.
 
-A job names the space, the data set, the recipe and the children. `run` is the
-pure function from a job to records, and gives the same numbers in any process
-on the same kind of device. The data set is a file of arrays, under the hash of
-its content. Workers never open the store.
+A job names the space, the data set, the recipe and the children. `run` is a
+pure function from a job to records, with the same results in any process on the
+same kind of device. The data set is a file named by the hash of its content.
+Workers never open the store.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +37,7 @@ from aen.train.store import Record
 
 Request = tuple[int, int]  # a network and a seed
 
-# Settings of JAX that workers take over: those that change numbers, and the
+# Settings of JAX that workers adopt: those that affect results, and the
 # compilation cache.
 _SETTINGS = (
   'jax_default_matmul_precision',
@@ -48,14 +48,14 @@ _SETTINGS = (
   'jax_persistent_cache_min_compile_time_secs',
   'jax_persistent_cache_min_entry_size_bytes',
 )
-_KEPT = 2  # data sets in the memory of a worker
+_KEPT = 2  # trainers, with their data sets, in the memory of a worker
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Trainer:
   """Trains children in this process."""
 
-  space: Any  # what the numbers of networks mean, an `aen.search.space.Space`
+  space: Any  # an `aen.search.space.Space`
   data: child_lib.ChildData
   fingerprint: str  # of the images
   recipe: recipe_lib.Recipe
@@ -64,17 +64,14 @@ class Trainer:
 
   @functools.cached_property
   def program(self) -> Callable[[int], nn.Module]:
-    """Returns a network's program, one object for all that share it."""
+    """Maps a network to its program, the same object for equal programs."""
     how = recipe_lib.INITIALIZERS[self.recipe.initializer]
-    known: dict[nn.Module, nn.Module] = {}
 
-    def program(network: int) -> nn.Module:
-      plain = self.space.program(network)
-      if plain not in known:
-        known[plain] = plain.clone(kernel_init=how.kernel_init)
-      return known[plain]
+    @functools.cache
+    def initialised(model: nn.Module) -> nn.Module:
+      return model.clone(kernel_init=how.kernel_init)
 
-    return functools.cache(program)
+    return functools.cache(lambda n: initialised(self.space.program(n)))
 
   @functools.cached_property
   def _network_key(self) -> Callable[[int], str]:
@@ -82,7 +79,7 @@ class Trainer:
 
   @property
   def batch_size(self) -> int:
-    """The number of children that are trained side by side on each device."""
+    """The number of children per batch and device."""
     default = child_lib.default_batch(jax.devices()[0])
     return self.children_per_batch or default
 
@@ -126,10 +123,10 @@ class Trainer:
   def _record(
     self, request: Request, trained: Record, recipe: recipe_lib.Recipe
   ) -> Record:
-    """Adds who the child is; curves become tuples of floats."""
+    """Adds the identity of the child; converts curves to tuples of floats."""
     network, _ = request
     few, test, validation = self.data.few, self.data.test, self.data.validation
-    # The images of which an accuracy is a fraction.
+    # The denominator of each accuracy.
     totals = {
       'validation_accuracy': len(validation.labels),
       'test_accuracy': 0 if test is None else len(test.labels),
@@ -156,7 +153,7 @@ class Trainer:
 
 
 def describe(evaluator: Any, recipe: recipe_lib.Recipe) -> dict[str, Any]:
-  """Returns all of an `Evaluator`'s jobs but their children, for JSON."""
+  """Returns what an `Evaluator`'s jobs have in common, for JSON."""
   own = {
     symmetry.name: _importable(symmetry)
     for symmetry in evaluator.space.symmetries
@@ -180,7 +177,7 @@ def describe(evaluator: Any, recipe: recipe_lib.Recipe) -> dict[str, Any]:
 
 
 def write_data(data: child_lib.ChildData, folder: io_lib.PathLike) -> str:
-  """Writes a data set for workers, under the hash of its content."""
+  """Writes a data set for workers, named by the hash of its content."""
   arrays = {
     name: value._asdict() if isinstance(value, child_lib.Examples) else value
     for name, value in data._asdict().items()
@@ -196,7 +193,7 @@ def write_data(data: child_lib.ChildData, folder: io_lib.PathLike) -> str:
 
 
 def _importable(symmetry: symmetries_lib.Symmetry) -> str:
-  """Returns a symmetry's function as module:function; raises if it has none."""
+  """Returns the import path module:function of a symmetry; raises if none."""
   function = symmetry.fn
   module = getattr(function, '__module__', None)
   path = f'{module}:{getattr(function, "__qualname__", "")}'
@@ -215,24 +212,25 @@ def _importable(symmetry: symmetries_lib.Symmetry) -> str:
 def run(
   job: executors_lib.Job, read: Callable[[], bytes] | None = None
 ) -> list[Record]:
-  """Trains the children of a job: a pure function, in whatever process.
+  """Trains the children of a job, in any process.
 
-  A job is that of `describe` with `requests`, a list of pairs; an empty one has
-  the worker prepare for others. `read` returns the content of the data file.
+  A job is what `describe` returns plus `requests`, a list of (network, seed)
+  pairs; an empty list only warms up the worker. `read` returns the content of
+  the data file, which is read from disk by default.
   """
   started, limit = time.time(), None
-  if job['head'] != _process():  # a worker takes over the settings of the head
+  if job['head'] != _process():  # a worker adopts the settings of the head
     limit = job['time_limit']
-    # XLA reads these when a process uses JAX for the first time.
+    # XLA reads these at the first use of JAX in a process.
     os.environ.update(job['environment'])
     for name, value in job['settings'].items():
       if getattr(jax.config, name) != value:
         jax.config.update(name, value)
-  if limit is not None:  # ends this process even if it hangs outside Python
+  if limit is not None:  # kills this process even if it hangs outside Python
     faulthandler.dump_traceback_later(limit, exit=True)
   try:
     trainer = _trainer(job, read)
-    trainer.program(0)  # which the space chooses for all networks at once
+    trainer.program(0)  # makes the programs of all networks
     records = []
     for batch in divided(job['requests'], job['children_per_batch']):
       records += trainer._train(batch, jax.devices()[:1], trainer.recipe)
@@ -249,7 +247,7 @@ _making = threading.Lock()
 def _trainer(
   job: executors_lib.Job, read: Callable[[], bytes] | None
 ) -> Trainer:
-  """Returns what trains children of similar jobs; the last ones are kept."""
+  """Returns the trainer of a job; the latest `_KEPT` are cached."""
   fields = {
     field.name: job[field.name] for field in dataclasses.fields(Trainer)
   }
@@ -302,7 +300,7 @@ def _process() -> str:
 def with_origin(
   records: Sequence[Record], started: float, workers: int = 0
 ) -> list[Record]:
-  """Adds where and when children were trained: here, until now."""
+  """Adds this process and the time until now as the records' origin."""
   device = jax.devices()[0]
   on_cpu = device.platform == 'cpu'
   kind = _cpu() if on_cpu else device.device_kind
@@ -315,7 +313,7 @@ def with_origin(
 
 @functools.cache
 def _cpu() -> str:
-  """Returns the model of the CPU, on which the code of XLA depends."""
+  """Returns the CPU model, for which XLA generates code."""
   model = platform.processor() or platform.machine()
   with contextlib.suppress(OSError, StopIteration):  # Linux
     lines = pathlib.Path('/proc/cpuinfo').read_text().splitlines()
@@ -327,6 +325,6 @@ def _cpu() -> str:
 def divided(
   requests: Sequence[Request], size: int
 ) -> Iterator[Sequence[Request]]:
-  """Divides requests into batches of a size; the last may be smaller."""
+  """Yields batches of a given size; the last may be smaller."""
   for start in range(0, len(requests), size):
     yield requests[start : start + size]

@@ -1,4 +1,4 @@
-"""Recipes: the hyperparameters of a child's training, and its criterion."""
+"""Recipes: the hyperparameters of training, and the selection criterion."""
 
 from collections.abc import Callable, Mapping
 import dataclasses
@@ -15,10 +15,10 @@ import optax
 
 from aen import io as io_lib
 
-# Part of every key of the store: raise it when the same recipe trains
-# differently.
+# Part of every key of the store; to be increased when the results of the same
+# recipe change.
 RECIPE_VERSION = 2
-# Fields younger than the version: keys hold them only where they differ from
+# Fields added since this version. Keys contain them only if they differ from
 # their default, so that older stores stay valid.
 _YOUNGER = ('schedule', 'scaling', 'dropout', 'partial_batch')
 
@@ -28,48 +28,46 @@ OPTIMIZERS: Mapping[str, Callable[..., optax.GradientTransformation]] = {
 }
 
 
-# Layers of `aen.GroupCNN` without a ReLU after them.
+# Layers of `aen.GroupCNN` that no ReLU follows.
 _LINEAR = ('dense_1', 'head')
 Params = Mapping[str, Any]  # by layer: {'kernel': ..., 'bias': ...}
 
 
 def _as_published(key: jax.Array, params: Params, shared: Params) -> Params:
-  """Rescales kernels U(±1/√fan_in) to the scale of the published code.
+  """Rescales kernels U(±1/√fan_in) as in the published code.
 
-  MLP: U(±1/√number of weights) in shared layers. CNN: U(±b) for kernels and
-  biases of all layers, b = 1/√fan_in with a fan-in that does not count the
-  group axis.
+  MLP: U(±1/√number of weights) in shared layers. CNN: U(±1/√fan_in) for kernels
+  and biases of all layers, where fan_in does not count the group axis.
   """
   indices = {name: layer['kernel'] for name, layer in shared.items()}
   convolutional = any(index.ndim > 2 for index in indices.values())
   found = {}
   for number, (name, layer) in enumerate(params.items()):
     kernel, index = layer['kernel'], indices.get(name)
-    if not convolutional:
-      if index is not None:
-        features = kernel.shape[-1] if kernel.ndim == 3 else 1
-        # fan_in = index.shape[0] · channels
-        # weights = orbits · channels · features
-        weights = (index.max() + 1) * features
-        layer = {**layer, 'kernel': kernel * jnp.sqrt(index.shape[0] / weights)}
-      found[name] = layer
-      continue
-    fan_in = kernel.shape[0]
-    if index is not None:  # [3, 3, |G|] or [3, 3, |G|, |G|], kernel [W, C, F]
-      fan_in = math.prod(index.shape[:2]) * kernel.shape[1]
-      kernel = kernel * math.prod(index.shape[2:-1]) ** 0.5
-    own_key, shape = jax.random.fold_in(key, number), layer['bias'].shape
-    limit = fan_in**-0.5
-    bias = jax.random.uniform(own_key, shape, minval=-limit, maxval=limit)
-    found[name] = {**layer, 'kernel': kernel, 'bias': bias}
+    if convolutional:
+      fan_in = kernel.shape[0]
+      if index is not None:  # [3, 3, |G|] or [3, 3, |G|, |G|], kernel [W, C, F]
+        fan_in = math.prod(index.shape[:2]) * kernel.shape[1]
+        kernel = kernel * math.prod(index.shape[2:-1]) ** 0.5
+      own_key, shape = jax.random.fold_in(key, number), layer['bias'].shape
+      limit = fan_in**-0.5
+      bias = jax.random.uniform(own_key, shape, minval=-limit, maxval=limit)
+      layer = {**layer, 'kernel': kernel, 'bias': bias}
+    elif index is not None:
+      features = kernel.shape[-1] if kernel.ndim == 3 else 1
+      # fan_in = index.shape[0] · channels
+      # weights = orbits · channels · features
+      weights = (index.max() + 1) * features
+      layer = {**layer, 'kernel': kernel * jnp.sqrt(index.shape[0] / weights)}
+    found[name] = layer
   return found
 
 
 def _halved_if_linear(_: jax.Array, params: Params, shared: Params) -> Params:
-  """Halves the variance of a CNN's layers that no ReLU follows.
+  """Halves the variance of kernels of a CNN that no ReLU follows.
 
-  He's variance of 2 / fan_in makes up for what a ReLU loses. In layers without
-  one it would double the variance of the logits with each of them.
+  The variance 2 / fan_in of He et al. compensates for the ReLU. Each layer
+  without a ReLU would double the variance of the logits.
   """
   convolutional = any(layer['kernel'].ndim > 2 for layer in shared.values())
   return {
@@ -83,8 +81,8 @@ def _halved_if_linear(_: jax.Array, params: Params, shared: Params) -> Params:
 def _centred(_: jax.Array, params: Params, __: Params) -> Params:
   """Subtracts the mean of each filter.
 
-  Inputs after a ReLU have a positive mean, which a filter multiplies by the sum
-  of its weights. Without this term, outputs vary less between draws.
+  After a ReLU, inputs have a positive mean, which a filter multiplies by the
+  sum of its weights. With a sum of 0, outputs vary less between draws.
   """
 
   def centred(kernel: jax.Array) -> jax.Array:
@@ -98,13 +96,13 @@ def _centred(_: jax.Array, params: Params, __: Params) -> Params:
 
 
 class Initialization(NamedTuple):
-  """How kernels start."""
+  """An initialisation of kernels."""
 
   kernel_init: initializers.Initializer
-  # Maps a key, the parameters and the indices of shared layers to parameters.
+  # Maps (key, parameters, indices of shared layers) to parameters.
   adjust: Callable[[jax.Array, Params, Params], Params] | None = None
-  # Whether each kernel is then divided by the root mean square of its layer's
-  # outputs on training images.
+  # Whether to divide each kernel by the root mean square of its layer's outputs
+  # on training images.
   normalised: bool = False
 
 
@@ -119,32 +117,29 @@ INITIALIZERS: Mapping[str, Initialization] = {
   ),
 }
 
-# How pixels are scaled, see `aen.train.evaluate.scaling_of`; and when dropout
-# acts in networks that have it.
-SCALINGS = ('auto', 'symmetric')
+SCALINGS = ('auto', 'symmetric')  # see `aen.train.evaluate.scaling_of`
 DROPOUTS = ('always', 'first_epoch')
 
-# Factor of the learning rate, as a function of the fraction of training done.
+# Factor of the learning rate as a function of training progress, from 0 to 1.
 # (optax.cosine_decay_schedule rounds differently, which would change results.)
 SCHEDULES: Mapping[str, Callable[[jax.Array], jax.Array]] = {
   'constant': jnp.ones_like,
   'cosine': lambda done: (1 + jnp.cos(jnp.pi * done)) / 2,
 }
 
-# What the best epoch, and the best network, is best in. The likelihood,
-# exp(-loss), is the geometric mean of the probabilities of the true classes; it
-# is less noisy than accuracy. Balanced accuracy is the mean over classes of the
-# accuracy within each. Of numbers, the accuracy is R², the loss the mean
-# squared error.
+# Scores by which epochs and networks are selected. The likelihood, exp(-loss),
+# is the geometric mean of the probabilities of the true classes; it is less
+# noisy than accuracy. Balanced accuracy is the mean over classes of the
+# accuracy within each class. In regression, the accuracy is R², the loss the
+# mean squared error.
 CRITERIA = ('accuracy', 'likelihood', 'balanced_accuracy')
-
 
 _NUMBER = int | float | np.integer | np.floating
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-  """Training hyperparameters; hashable, because they are part of the program.
+  """Training hyperparameters; hashable, because they are static in programs.
 
   Attributes:
     epochs: Passes over the training images.
@@ -154,23 +149,23 @@ class Recipe:
       momentum.
     learning_rate: Learning rate of the children.
     momentum: Momentum of the optimizer (β₁ of Adam).
-    initializer: Initializer of the kernels, a key of `INITIALIZERS`: uniform by
-      the fan-in, normal by the fan-in (lecun, he), as in the published code,
-      uniform by the number of orbits (in CNNs, by the fan-in without the group
-      axis, biases too), or normal, centred and scaled so that the outputs of
-      every layer have unit variance on training images, whatever the
-      symmetries.
+    initializer: Initializer of the kernels, a key of `INITIALIZERS`. fan_in is
+      U(±1/√fan_in); lecun and he are normal; published is that of the published
+      code, U(±1/√number of weights) (in CNNs, fan-in without the group axis,
+      biases too); unit_variance is normal, centred and scaled so that the
+      outputs of every layer have unit variance on training images.
     fresh_order: Whether images are shuffled again in every epoch; the published
       code keeps the order of the first.
-    criterion: What the best epoch and the best network maximise on validation
-      images, one of `CRITERIA`; the paper has accuracy.
+    criterion: Score on the validation images that selects the best epoch and
+      the best network, one of `CRITERIA`; the paper has accuracy.
     schedule: Learning-rate schedule, a key of `SCHEDULES`: constant, as in the
       paper, or half a cosine down to 0.
-    scaling: How pixels are scaled, one of `SCALINGS`: by fixed or measured mean
+    scaling: Scaling of pixels, one of `SCALINGS`: by a fixed or measured mean
       and deviation, or from 0…255 to -1…1, as in the published code for CNNs.
-    dropout: When dropout acts, one of `DROPOUTS`; the published code turns it
+    dropout: When dropout is on, one of `DROPOUTS`; the published code turns it
       off after the first epoch.
-    partial_batch: Whether the remainder of an epoch is used, as a last batch.
+    partial_batch: Whether to train on the remainder of an epoch, as a smaller
+      last batch.
   """
 
   epochs: int = 4
@@ -196,12 +191,12 @@ class Recipe:
       raise ValueError(f'learning_rate must be positive, got {rate!r}')
     if not isinstance(self.momentum, _NUMBER) or not 0 <= self.momentum < 1:
       raise ValueError(f'momentum must be in [0, 1), got {self.momentum!r}')
-    # Equal recipes are written alike in keys of the store: 1 is 1.0.
+    # Equal recipes must have equal keys in the store: 1 becomes 1.0.
     object.__setattr__(self, 'learning_rate', float(self.learning_rate))
     object.__setattr__(self, 'momentum', float(self.momentum))
 
 
-# The fields of a recipe that are chosen from a list of names.
+# The allowed values of fields that are names.
 CHOICES: Mapping[str, tuple[str, ...]] = {
   'optimizer': tuple(OPTIMIZERS),
   'initializer': tuple(INITIALIZERS),
@@ -214,23 +209,22 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 
 @functools.cache
 def recipe_key(recipe: Recipe) -> str:
-  """Returns a recipe as the part of a store's key that describes training."""
+  """Returns a recipe as JSON, for keys of the store."""
   fields = {
-    field.name: getattr(recipe, field.name)
-    for field in dataclasses.fields(recipe)
-    if field.name not in _YOUNGER
-    or getattr(recipe, field.name) != field.default
+    name: value
+    for name, value in dataclasses.asdict(recipe).items()
+    if name not in _YOUNGER or value != getattr(Recipe, name)
   }
   return json.dumps({'version': RECIPE_VERSION, **fields}, sort_keys=True)
 
 
 def scores(record: Any, criterion: str) -> Any:
-  """Returns the value of each epoch by one of `CRITERIA`, from 0 to 1. [E]."""
+  """Returns the score of each epoch, one of `CRITERIA`, from 0 to 1. [E]."""
   if criterion != 'likelihood':
     return record.validation_accuracy
   return jnp.exp(-jnp.asarray(record.validation_loss))
 
 
 def best_epoch(record: Any, criterion: str) -> int:
-  """Returns the best epoch, the first among equals."""
+  """Returns the first of the best epochs."""
   return int(np.argmax(scores(record, criterion)))

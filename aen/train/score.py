@@ -20,9 +20,9 @@ Z_95 = 1.959964  # two-sided 95 % quantile of the normal distribution
 class Gain:
   """A difference of test accuracies, with its 95 % confidence interval.
 
-  The interval accounts for both samples: the test images and the seeds. Both
-  networks classify the same images and share their seeds. `seed_error` is the
-  part of the standard error that is due to seeds.
+  The interval accounts for the variance over test images and over seeds; both
+  networks have the same images and seeds. `seed_error` is the part of the
+  standard error that is due to seeds.
   """
 
   mean: float
@@ -33,17 +33,16 @@ class Gain:
 
   @classmethod
   def between(cls, best: np.ndarray, baseline: np.ndarray) -> 'Gain':
-    """Compares two networks by which images they get right, [S, N] each.
+    """Compares two networks by which images they classify correctly, [S, N].
 
-    Of numbers to predict, the entries are 1 - squared error / variance, whose
-    mean is R². The variance of the mean is the sum of the variances over images
-    and over seeds; the interval is Student's t with Satterthwaite's degrees of
-    freedom,
-    ν = (Σ vᵢ)² / Σ (vᵢ² / (nᵢ - 1)).
+    In regression, the entries are 1 - squared error / variance, whose mean is
+    R². The variance of the mean is the sum of the variances over images and
+    over seeds; the interval is Student's t with Satterthwaite's degrees of
+    freedom, ν = (Σ vᵢ)² / Σ (vᵢ² / (nᵢ - 1)).
     """
     difference = best.astype(float) - baseline  # [S, N]
     mean = float(difference.mean())
-    if difference.shape[1] < 2:  # one image says nothing about others
+    if difference.shape[1] < 2:  # one image has no variance
       return cls(mean, -1.0, 1.0, 1.0)
     samples = [difference.mean(axis=0)]  # by image
     if len(difference) > 1:
@@ -62,14 +61,14 @@ class Gain:
 
   @property
   def is_clear(self) -> bool:
-    """Whether the whole interval, as written, lies above 0."""
+    """Whether the whole interval, as printed, lies above 0."""
     return round(100 * self.low, 1) > 0
 
   def images_needed(self, num_images: int) -> int | None:
     """Returns how many test images would make the same gain clear.
 
-    The variance over images falls as 1 / N, that over seeds stays. None if no
-    number of images suffices. `num_images` is the N of this gain.
+    The variance over images falls as 1 / N, that over seeds is constant.
+    None if no number of images suffices. `num_images` is the N of this gain.
     """
     of_images = (self.standard_error**2 - self.seed_error**2) * num_images
     left = (self.mean / Z_95) ** 2 - self.seed_error**2
@@ -86,10 +85,10 @@ class Gain:
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-  """The best epochs of a network's children; means over seeds."""
+  """The results of a network in its best epochs, means over seeds."""
 
   value: float  # by the recipe's criterion, from 0 to 1
-  accuracy: float  # on the validation images; R² of numbers
+  accuracy: float  # on the validation images; R² in regression
   standard_error: float  # of the accuracy, over images and seeds
   loss: float  # on the validation images
   num_seeds: int
@@ -105,14 +104,14 @@ class Score:
   ) -> 'Score':
     """Returns the score of a network's children on `num_images` images.
 
-    `numbers` says whether numbers are predicted, not classes.
+    `numbers` is True for regression.
     """
     best = [recipe_lib.best_epoch(record, criterion) for record in records]
     pairs = list(zip(records, best, strict=True))
     accuracies = np.array([r.validation_accuracy[e] for r, e in pairs])
     accuracy = float(accuracies.mean())
-    # As if two more images were right and two wrong (Agresti and Coull), so
-    # that all of a few images right is no certainty.
+    # Agresti and Coull: two more right, two more wrong, so that the error of a
+    # perfect score on few images is not 0.
     share = (accuracy * num_images + 2) / (num_images + 4)
     variance = share * (1 - share) / (num_images + 4)
     if numbers:  # of R² in large samples (Olkin and Finn)
@@ -132,10 +131,7 @@ class Score:
 def value(
   records: Sequence[Record], criterion: str, epochs: int | None = None
 ) -> float:
-  """Returns the value of a network: its best epoch's score, mean over seeds.
-
-  Only the first `epochs` count, if given.
-  """
+  """Returns the score of the best of the first `epochs`, mean over seeds."""
   scores = [recipe_lib.scores(record, criterion)[:epochs] for record in records]
   return float(np.mean([float(np.max(curve)) for curve in scores]))
 
@@ -143,22 +139,22 @@ def value(
 def paper_protocol(record: Record) -> float:
   """Returns the best accuracy of any epoch on the paper's 1000 test images.
 
-  The epoch is chosen on the images that are reported, so this is an optimistic
-  estimate; `validation_protocol` is not.
+  This estimate is optimistic, because the epoch is selected on the same images;
+  `validation_protocol` is not.
   """
   return max(record.few_test_accuracy)
 
 
 def validation_protocol(record: Record, criterion: str) -> float:
-  """Returns the test accuracy in the epoch that is best in validation."""
+  """Returns the test accuracy in the best epoch by validation."""
   return record.test_accuracy[recipe_lib.best_epoch(record, criterion)]
 
 
 def balanced(right: np.ndarray, labels: np.ndarray) -> float:
-  """Returns the mean over classes of the share of right answers.
+  """Returns the mean over classes of the accuracy within each class.
 
-  `right` says which images each child gets right, bool [S, N]; labels are the
-  classes of the images, [N].
+  `right` says which images each child classifies correctly, bool [S, N]; labels
+  are the classes of the images, [N].
 
   >>> balanced(np.array([[True, True, True, False]]), np.array([0, 0, 0, 1]))
   0.5

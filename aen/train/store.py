@@ -1,9 +1,9 @@
 """The store: the results of every child ever trained, in one SQLite file.
 
 A child is identified by its network, the data, the recipe and the seed. Several
-processes may write at once; the first result of a child is kept. Nothing is
-pickled. Every record and its parameters carry checksums, because SQLite does
-not notice a flipped bit in a value.
+processes may write at once; the first record of a child is kept. Nothing is
+pickled. Records and parameters have checksums, because SQLite does not detect
+flipped bits in values.
 
 Legend: E epochs.
 """
@@ -35,7 +35,7 @@ MEMORY = ':memory:'
 
 
 class ResultsError(OSError):
-  """A store that cannot be read or written; the message says what to do."""
+  """A store cannot be read or written; the message says what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,34 +50,34 @@ class ChildKey:
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-  """Where and when a child was trained; its numbers may depend on the device.
+  """Where and when a child was trained.
 
-  The last digits of convolutions depend on the threads. These are 1 in
-  launchers and workers; elsewhere, such as in a notebook, they are what JAX was
-  started with.
+  Results may depend on the device, and the last digits of convolutions on the
+  number of threads. Launchers and workers use one thread; elsewhere, such as in
+  a notebook, it is what JAX was started with.
   """
 
   device: str  # its kind, such as 'cpu (AMD EPYC)'
   jax: str  # the version
   worker: str  # the process, as host:process
-  started: float  # when its job started, in seconds since 1970
-  finished: float  # when its job had finished
-  workers: int = 0  # how many, 0 if unknown
-  threads: int = 0  # of XLA on the CPU, 0 if unknown
+  started: float  # start of the job, in seconds since 1970
+  finished: float  # end of the job
+  workers: int = 0  # number of workers, 0 if unknown
+  threads: int = 0  # number of XLA's threads on the CPU, 0 if unknown
 
 
 class Record(struct.PyTreeNode):
-  """A child's result, from training to the report.
+  """The result of training a child.
 
-  `train_child` returns the measurements as arrays, [E] each; the evaluator adds
-  who the child is and turns the curves into tuples of floats.
+  `train_child` returns curves as arrays, [E] each; the evaluator adds the
+  identity of the child and converts curves to tuples of floats.
 
-  A child whose parameters stop being finite has diverged: it keeps the
-  parameters of the last finite epoch, and from then on its accuracies are 0 and
-  its losses the largest float32. So no curve holds a NaN.
+  A child diverges when its parameters are no longer finite. It keeps the
+  parameters of the last finite epoch, and its later accuracies are 0, its
+  losses the largest float32. So no curve contains a NaN.
   """
 
-  train_loss: Any  # [E], mean over the steps of each epoch
+  train_loss: Any  # [E], mean over the steps of an epoch
   validation_accuracy: Any  # [E]
   validation_loss: Any  # [E]
   test_accuracy: Any = ()  # [E], empty if it was not measured
@@ -108,9 +108,9 @@ CURVES = (
 )
 _KEY = tuple(field.name for field in dataclasses.fields(ChildKey))
 COLUMNS = (*_KEY, 'symmetries', 'num_weights', *CURVES, 'diverged', 'seconds')
-_SIGNED = (*COLUMNS, 'origin')  # what checksums cover
+_SIGNED = (*COLUMNS, 'origin')  # covered by checksums
 _IS_CHILD = ' AND '.join(f'{name} = ?' for name in _KEY)
-# What brings a file from each version to the next one; 0 is a new file.
+# Migrations from each version of the schema to the next; 0 is a new file.
 _MIGRATIONS = (
   (
     f"""CREATE TABLE results (
@@ -126,7 +126,7 @@ _MIGRATIONS = (
   (
     'ALTER TABLE results ADD origin TEXT',
     "ALTER TABLE results ADD checksum TEXT NOT NULL DEFAULT ''",
-    # Children that could not be trained; a child that is trained later leaves.
+    # Children whose training failed, until they are trained.
     f"""CREATE TABLE failures (
       network TEXT NOT NULL, data TEXT NOT NULL, recipe TEXT NOT NULL,
       seed INTEGER NOT NULL, reason TEXT NOT NULL,
@@ -134,14 +134,14 @@ _MIGRATIONS = (
   ),
 )
 SCHEMA_VERSION = len(_MIGRATIONS)
-# File systems on which SQLite's write-ahead log, which is shared memory between
-# processes, does not work between machines.
+# File systems where SQLite's write-ahead log does not work, because machines do
+# not share memory.
 _NETWORK_FILE_SYSTEMS = re.compile(
   r'(fuse\.)?(afs|beegfs|ceph|cifs|gfs2|glusterfs|gpfs|lustre|nfs4?|ocfs2'
   r'|orangefs|panfs|pvfs2|s3fs|smb3|smbfs|sshfs|wekafs)'
 )
 _MOUNTS = pathlib.Path('/proc/mounts')  # Linux
-# Part of SQLite's message -> what to do about it.
+# Part of SQLite's message -> advice.
 _ADVICE = {
   'locked': 'another process is writing: wait for it, or interrupt it',
   'readonly': 'make it writable, or choose another run directory',
@@ -193,21 +193,18 @@ class Results(contextlib.AbstractContextManager['Results']):
     self.close()
 
   def close(self) -> None:
-    """Closes the file; every `put` is already on disk."""
+    """Closes the file; all records are already on disk."""
     self._connection.close()
 
   def get(self, key: ChildKey, with_params: bool = False) -> Record | None:
-    """Returns a child's record, or None if it has not been trained.
-
-    Its parameters are read on request.
-    """
+    """Returns a child's record, or None if it is not stored."""
     found = self._records(
       f'WHERE {_IS_CHILD}', dataclasses.astuple(key), with_params
     )
     return found[0] if found else None
 
   def put(self, records: Iterable[Record]) -> None:
-    """Stores records, all or none of them; a child's first record is kept.
+    """Stores records, all or none; the first record of a child is kept.
 
     Parameters are added to a record that was stored without them.
     """
@@ -236,29 +233,29 @@ class Results(contextlib.AbstractContextManager['Results']):
       )
 
   def put_failure(self, key: ChildKey, reason: str) -> None:
-    """Notes why a child could not be trained, until it is."""
+    """Stores why training a child failed, until it succeeds."""
     row = (*dataclasses.astuple(key), reason)
     self._run('INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?)', row)
 
   def failures(self) -> dict[ChildKey, str]:
-    """Returns the children that could not be trained, and why."""
+    """Returns the children whose training failed, with the reasons."""
     rows = self._run('SELECT * FROM failures')
     return {ChildKey(*key): reason for *key, reason in rows}
 
   def origins(self) -> list[Origin]:
-    """Returns where and when each child was trained, where that is known."""
+    """Returns where and when children were trained, if known."""
     rows = self._run('SELECT origin FROM results WHERE origin IS NOT NULL')
     return [Origin(**json.loads(origin)) for (origin,) in rows]
 
   def forget_params(self) -> None:
-    """Deletes all parameters, which take most of the space."""
+    """Deletes all parameters, which take most of the file."""
     self._run('UPDATE results SET params = NULL WHERE params IS NOT NULL')
     self._run('VACUUM')
 
   def export_csv(self, path: io_lib.PathLike) -> None:
-    """Writes all records, without parameters, sorted by key.
+    """Writes all records without parameters, sorted by key.
 
-    A file whose name ends in .gz is compressed. Equal records give equal bytes.
+    Files named *.gz are compressed. Equal records give equal bytes.
     """
     records = self._records(f'ORDER BY {", ".join(_KEY)}')
     with contextlib.ExitStack() as stack:
@@ -331,7 +328,7 @@ class Results(contextlib.AbstractContextManager['Results']):
       self._run(f'PRAGMA user_version = {SCHEMA_VERSION}')
 
   def _choose_journal(self) -> None:
-    """Uses a write-ahead log, but not on a network file system."""
+    """Uses a write-ahead log, except on network file systems."""
     if self.path == MEMORY or (kind := _network_file_system(self.path)) is None:
       self._run('PRAGMA journal_mode = WAL')
       self._run('PRAGMA synchronous = NORMAL')
@@ -347,7 +344,7 @@ class Results(contextlib.AbstractContextManager['Results']):
   def _records(
     self, which: str, values: Sequence[Any] = (), with_params: bool = False
   ) -> list[Record]:
-    """Returns records; raises if one of them was damaged."""
+    """Returns records; raises a `ResultsError` if one is damaged."""
     columns = (*_SIGNED, 'checksum', 'params' if with_params else 'NULL')
     selected = f'SELECT {", ".join(columns)} FROM results {which}'
     records = []
@@ -376,7 +373,7 @@ class Results(contextlib.AbstractContextManager['Results']):
 
   @contextlib.contextmanager
   def _explained(self) -> Iterator[None]:
-    """Raises SQLite's errors as one line that says what to do."""
+    """Converts SQLite's errors to a `ResultsError` with advice."""
     try:
       yield
     except sqlite3.Error as error:
@@ -388,7 +385,7 @@ class Results(contextlib.AbstractContextManager['Results']):
 
 
 def _network_file_system(path: str) -> str | None:
-  """Returns the kind of network file system that a file is on, if any."""
+  """Returns the type of the network file system of a path, if any."""
   try:
     mounts = [line.split() for line in _MOUNTS.read_text().splitlines()]
   except OSError:  # not Linux
@@ -441,7 +438,7 @@ def _as_record(row: Sequence[Any]) -> Record:
 
 
 def pack(params: Any) -> bytes:
-  """Serialises parameters with a checksum, without pickle."""
+  """Serialises parameters as .npz with a checksum, without pickle."""
   flat = traverse_util.flatten_dict(params, sep='/')
   file = io.BytesIO()
   arrays: dict[str, Any] = {n: np.asarray(leaf) for n, leaf in flat.items()}
@@ -451,20 +448,20 @@ def pack(params: Any) -> bytes:
 
 
 def unpack(packed: bytes) -> Any:
-  """Restores what `pack` wrote; raises a `ValueError` if it is damaged."""
+  """Restores packed parameters; raises a `ValueError` if they are damaged."""
   if packed.startswith(_MARK):  # earlier versions wrote the .npz file alone
     start = len(_MARK) + hashlib.sha256().digest_size
     digest, packed = packed[len(_MARK) : start], packed[start:]
     if digest != hashlib.sha256(packed).digest():
       raise ValueError('the checksum of its parameters does not match')
   elif not packed.startswith(b'PK'):
-    raise ValueError('it has other parameters than aen writes')
+    raise ValueError('its parameters are not in the format of aen')
   with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
     return traverse_util.unflatten_dict(dict(arrays), sep='/')
 
 
 def _check_curves(record: Record) -> None:
-  """Raises a ValueError unless a record's curves are numbers that fit."""
+  """Raises a `ValueError` unless curves have valid values and lengths."""
   curves = {name: getattr(record, name) for name in CURVES}
   if len({len(curve) for curve in curves.values()} - {0}) != 1:
     raise ValueError('the curves have different numbers of epochs')

@@ -1,4 +1,4 @@
-"""Children's curves for TensorBoard: one run per child."""
+"""Learning curves for TensorBoard, one run per child."""
 
 from collections.abc import Callable, Iterator, Sequence
 import hashlib
@@ -26,10 +26,7 @@ _LARGEST = float(np.finfo(np.float32).max)  # the loss of a diverged child
 
 
 def callback(directory: io_lib.PathLike) -> Callable[[Sequence[Record]], None]:
-  """Returns an `on_trained` that writes every child's curves.
-
-  TensorBoard is given the same directory: `tensorboard --logdir=…`.
-  """
+  """Returns an `on_trained` that writes curves for `tensorboard --logdir=…`."""
   with io_lib.needed_for('writing curves for TensorBoard', 'tensorboard'):
     from tensorboardX import record_writer
     from tensorboardX.proto import event_pb2
@@ -56,8 +53,8 @@ def callback(directory: io_lib.PathLike) -> Callable[[Sequence[Record]], None]:
       run = pathlib.Path(directory) / run_name(record)
       with io_lib.clear_when_disk_is_full(run):
         run.mkdir(parents=True, exist_ok=True)
-        # `SummaryWriter` has a thread and waits for the disk, several times the
-        # cost. A child that is trained again replaces its file.
+        # `SummaryWriter` costs several times as much: it starts a thread and
+        # waits for the disk. A child that is trained again replaces its file.
         writer = record_writer.RecordWriter(str(run / _FILE))
         for event in events(record):
           writer.write(event.SerializeToString())
@@ -69,8 +66,7 @@ def callback(directory: io_lib.PathLike) -> Callable[[Sequence[Record]], None]:
 def run_name(record: Record) -> str:
   """Returns the name of a child's run, such as 'rotation/seed_0_1f3a9c20'.
 
-  The same network is trained on other images, or for longer, when it is
-  retrained: the last part tells these apart.
+  The last part distinguishes trainings on other images or with other recipes.
   """
   names = record.symmetries.replace(' + ', '+') or 'no_symmetry'
   names = re.sub(r'[^\w.+-]', '_', names)[:200]  # files allow 255 characters

@@ -185,7 +185,7 @@ def test_the_network_sees_bits_divided_by_ten():
     ({'epsilons': (2.0,), 'models': (5,)}, 'epsilons must be from 0 to 1'),
     ({'batch_size': 20_000}, 'got 20000, 20000, 10000'),
     ({'min_replay': 10}, 'batch_size ≤ min_replay'),
-    ({'discount': 1.0}, 'discount must be from 0 to < 1, got 1.0'),
+    ({'discount': 1.0}, 'discount must be in \\[0, 1\\), got 1.0'),
     ({'walkers': 0}, 'walkers must be positive, got 0'),
     ({'walkers': 20_000}, '20000 walkers do not fit'),
   ],

@@ -29,7 +29,7 @@ STRATEGIES: Mapping[str, type[Strategy]] = {
 
 
 def option_names(name: str) -> tuple[str, ...]:
-  """Returns the options of a strategy, or says which strategies there are."""
+  """Returns the names of a strategy's options; raises if it is unknown."""
   if name not in STRATEGIES:
     raise io_lib.unknown('strategy', name, STRATEGIES)
   given = {field.name for field in dataclasses.fields(Strategy)}
@@ -49,11 +49,11 @@ def make(
   """Returns a strategy by name, one of `STRATEGIES`.
 
   Args:
-    name: Of the strategy.
-    num_bits: K.
+    name: The strategy.
+    num_bits: The number of bits of a state, K.
     network_of: The network of every state, as in `aen.Lattice`. int32 [2^K]
     epochs: How long a network is trained.
-    config: All options of the agent, 'dqn'.
+    config: All options of 'dqn' at once.
     **options: Fields of the strategy's dataclass.
   """
   known = option_names(name)

@@ -1,7 +1,7 @@
-"""What all strategies share: the interface propose → observe, and counts.
+"""The base of all strategies: the interface propose → observe, and counts.
 
-To add one, write a module like `evolution` with a subclass of `Strategy`, and
-list it in `strategies.STRATEGIES`.
+To add a strategy, subclass `Strategy` in a module like `evolution` and list it
+in `strategies.STRATEGIES`.
 
 Legend: K bits, 2^K states, R networks, P proposals of a round.
 """
@@ -20,11 +20,11 @@ NO_STATE = -1  # an unused slot of a proposal
 
 
 class Proposal(NamedTuple):
-  """States to evaluate, in one round.
+  """States to evaluate in one round.
 
   All states of a round are trained for the same number of epochs. An unused
-  slot is `NO_STATE` with 0 epochs. A finished strategy proposes unused slots
-  only, and observing those changes nothing.
+  slot is `NO_STATE` with 0 epochs. A finished strategy proposes only unused
+  slots, and observing those changes nothing.
   """
 
   states: jax.Array  # int32 [P]
@@ -32,7 +32,7 @@ class Proposal(NamedTuple):
 
 
 class Counts(NamedTuple):
-  """The cost of a search so far; every strategy's memory has it as `counts`.
+  """The cost of a search so far, the field `counts` of every memory.
 
   The empty state and its network are seen from the beginning.
   """
@@ -56,14 +56,13 @@ class Counts(NamedTuple):
 class Strategy(abc.ABC):
   """A search strategy; the fields of a subclass are its options.
 
-  Its methods are pure functions on arrays of fixed shapes, so a whole search
-  can be jitted, scanned and vmapped over keys. What they pass on is the
-  strategy's memory: a NamedTuple of arrays with a field `counts`. Randomness
-  comes from a constant key in it, folded with a counter. Values are kept by
-  whoever evaluates; a strategy keeps only what it needs.
+  The methods are pure functions on arrays of fixed shapes, so a whole search
+  can be jitted, scanned and vmapped over keys. Their state is the strategy's
+  memory: a NamedTuple of arrays with a field `counts`. Randomness comes from a
+  constant key in it, folded with a counter.
 
   Attributes:
-    num_bits: K.
+    num_bits: The number of bits of a state, K.
     table: Which states are which network.
     epochs: How long a network is trained.
     epsilon: memory -> the probability of a random action, if any.
@@ -73,7 +72,7 @@ class Strategy(abc.ABC):
 
   epsilon: ClassVar[Any] = None
   q_values: ClassVar[Any] = None
-  # By identity, whatever else a subclass inherits from.
+  # By identity, even if a subclass also inherits from a dataclass.
   __eq__ = object.__eq__
   __hash__ = object.__hash__
 
@@ -83,31 +82,30 @@ class Strategy(abc.ABC):
 
   @abc.abstractmethod
   def init(self, key: jax.Array, baseline: jax.Array) -> Any:
-    """Returns the memory at the beginning; the key is consumed.
+    """Returns the initial memory; the key is consumed.
 
-    `baseline` is the value of the network without symmetry, which is thus
-    already known.
+    `baseline` is the value of the network without symmetry, which is evaluated
+    before the search.
     """
 
   @abc.abstractmethod
   def propose(self, state: Any) -> tuple[Any, Proposal]:
-    """Returns the memory and what to evaluate next."""
+    """Returns the new memory and the states to evaluate next."""
 
   @abc.abstractmethod
   def observe(self, state: Any, proposal: Proposal, values: jax.Array) -> Any:
-    """Returns the memory after a proposal was evaluated.
+    """Returns the new memory after a proposal was evaluated.
 
-    `values` are the validation scores of the proposed states, from 0 to 1, the
-    best of the first `epochs` epochs, float32 [P]; those of unused slots are
-    ignored.
+    `values` are the best validation scores of the proposed states within the
+    proposed epochs, from 0 to 1; those of unused slots are ignored. float32 [P]
     """
 
   def finished(self, state: Any) -> jax.Array:
-    """Whether there is nothing left to propose, such as no new network."""
+    """Whether nothing is left to propose; by default, all networks are seen."""
     return state.counts.networks >= len(self.table)
 
   def no_counts(self) -> Counts:
-    """Returns the counts at the beginning of a search."""
+    """Returns the initial counts."""
     network_of = self.table.network_of
     networks = jnp.zeros(network_of.max() + 1, bool)
     return Counts(
@@ -122,7 +120,7 @@ class Strategy(abc.ABC):
     networks = jnp.asarray(self.table.network_of)[states]
 
     def mark(seen: jax.Array, items: jax.Array) -> jax.Array:
-      slots = jnp.where(used, items, seen.size)  # beyond the end: not written
+      slots = jnp.where(used, items, seen.size)  # beyond the end: dropped
       return seen.at[slots].set(True, mode='drop')
 
     return Counts(
@@ -132,17 +130,17 @@ class Strategy(abc.ABC):
     )
 
   def full_proposal(self, states: jax.Array, finished: jax.Array) -> Proposal:
-    """Proposes to train states [P] for all epochs; nothing if finished."""
+    """Returns a proposal of states [P] for all epochs, empty if finished."""
     states = jnp.where(finished, NO_STATE, states)
     return Proposal(states, jnp.where(states >= 0, jnp.int32(self.epochs), 0))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PerRound(Strategy):
-  """A strategy that proposes any number of states at once.
+  """A strategy that proposes up to `per_round` states at once.
 
   Attributes:
-    per_round: P. Live searches set it to a constant.
+    per_round: The number of proposals in a round, P.
   """
 
   per_round: int = 1
@@ -150,11 +148,11 @@ class PerRound(Strategy):
   def __post_init__(self) -> None:
     for field in dataclasses.fields(self):
       value = getattr(self, field.name)
-      # There are no bits without any candidate.
+      # A space without candidates has no bits.
       if field.type is int and field.name != 'num_bits' and value < 1:
         raise ValueError(f'{field.name} must be at least 1, got {value}')
 
   @property
   def slots(self) -> np.ndarray:
-    """0…P-1, int32."""
+    """The slots of a round, 0…P-1. int32 [P]."""
     return np.arange(self.per_round, dtype=np.int32)

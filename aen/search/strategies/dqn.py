@@ -1,9 +1,9 @@
 """The paper's search: a DQN agent walks from state to state.
 
 Each step chooses a bit ε-greedily, toggles it, adds the transition and its
-reward to the replay, updates the Q-network once the replay holds enough, and
-copies it to the target network while the number of states seen is a multiple of
-`target_period`. With one walker this is the paper's loop exactly.
+reward to the replay buffer, updates the Q-network once the buffer is large
+enough, and copies it to the target network if the number of states seen is a
+multiple of `target_period`. With one walker this is exactly the paper's loop.
 
 Legend: K bits, P walkers.
 """
@@ -21,7 +21,7 @@ from aen.search.strategies import base
 
 
 class DQNState(NamedTuple):
-  """Walkers, their memory, and the agent."""
+  """Walkers, replay buffer and agent."""
 
   key: jax.Array
   round: jax.Array  # int32 []
@@ -97,9 +97,9 @@ class DQN(base.Strategy, agent_lib.DQNConfig):
 
   @override
   def finished(self, state: DQNState) -> jax.Array:
-    """Whether enough states are seen or steps taken.
+    """Whether enough states were seen or steps taken.
 
-    With several walkers, both may be exceeded by the last round.
+    With several walkers, the last round may exceed both limits.
     """
     enough = state.counts.states >= self.max_models
     return enough | (state.counts.steps >= self.max_steps)
@@ -136,7 +136,7 @@ class DQN(base.Strategy, agent_lib.DQNConfig):
 def round_keys(
   key: jax.Array, round_: jax.Array, walkers: int
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns the keys of a round, for actions [P] and for updates [P]."""
+  """Returns the keys of a round for actions and for updates, [P] each."""
   key_act, key_learn = jax.random.split(jax.random.fold_in(key, round_))
   act = jax.random.split(key_act, walkers)
   return act, jax.random.split(key_learn, walkers)

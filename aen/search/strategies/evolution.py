@@ -28,11 +28,11 @@ class EvolutionState(NamedTuple):
 class Evolution(base.PerRound):
   """Regularised evolution (Real et al. 2019).
 
-  The first N members are random networks. Then each new member toggles one bit
-  of the best of a few members drawn at random, and replaces the oldest.
+  The first N members are random networks. Each later one is the best of a few
+  members drawn at random, with one bit toggled; it replaces the oldest.
 
   Attributes:
-    population: N.
+    population: The number of members, N.
     tournament: Members drawn for each parent, with replacement.
     max_steps: Steps after which the search ends, unless all networks are seen.
   """

@@ -1,7 +1,7 @@
 """Local search: climb to the best neighbour; restart at a local maximum.
 
-Screened search is local search that begins at the best of some networks, which
-a screening of the data suggests.
+Screened search is local search that starts at the best of the networks that a
+screening of the data suggests.
 
 Legend: K bits, R networks, N of them listed, P proposals of a round.
 """
@@ -17,12 +17,12 @@ from typing_extensions import override
 from aen.search import space as space_lib
 from aen.search.strategies import base
 
-# What is evaluated before the next step.
+# Queues of states to evaluate before the next step.
 _LISTED, _START, _NEIGHBOURS = range(3)
 
 
 class LocalState(NamedTuple):
-  """The current state, and what is known of the queue after it."""
+  """The current state and the progress in the queue of states after it."""
 
   key: jax.Array
   restarts: jax.Array  # int32 [R], networks in random order
@@ -39,10 +39,10 @@ class LocalState(NamedTuple):
 class Local(base.PerRound):
   """Best-improvement local search with restarts.
 
-  The first climb begins at the empty state, the others at the shortest state of
-  a random network not yet seen. All K neighbours are evaluated, in random
-  order, before a step to the best of them, if it is better. The search ends
-  when all networks are seen. More than K states per round are of no use.
+  The first climb starts at the empty state, later ones at the shortest state of
+  a random unseen network. All K neighbours are evaluated, in random order,
+  before a step to the best of them, if it is better. The search ends when all
+  networks are seen. More than K states per round are of no use.
   """
 
   @property
@@ -73,7 +73,7 @@ class Local(base.PerRound):
     return state, self.full_proposal(states, self.finished(state))
 
   def _queue(self, state: LocalState) -> jax.Array:
-    """Returns the current queue, filled up with `NO_STATE`. int32."""
+    """Returns the current queue, padded with `NO_STATE`. int32."""
     key = jax.random.fold_in(state.key, state.here)
     bits = jax.random.permutation(key, np.arange(self.num_bits, dtype=np.int32))
     neighbours = space_lib.toggle(state.here[None], bits)
@@ -121,13 +121,13 @@ class Local(base.PerRound):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Screened(Local):
-  """Local search whose first climb begins at the best of listed networks.
+  """Local search whose first climb starts at the best of listed networks.
 
   Attributes:
-    order: Networks, most promising first, as of `Screening.order`. With none,
+    order: Networks, most promising first, as in `Screening.order`. If empty,
       this is local search.
-    first: How many of them to visit before the first climb, the baseline not
-      counted, N.
+    first: How many of them to evaluate before the first climb, not counting the
+      baseline, N.
   """
 
   order: tuple[int, ...] = ()

@@ -1,8 +1,8 @@
 """Strategies that go through a list of states: exhaustive, random, halving.
 
 Successive halving goes through its list several times: short trainings of many
-networks, then longer ones of the best. Each time is a rung; the others have
-one.
+networks, then longer trainings of the best. Each pass is a rung; the other
+strategies have one.
 
 Legend: N states in the list, R networks, P proposals of a round.
 """
@@ -19,7 +19,7 @@ from aen.search.strategies import base
 
 
 class SweepState(NamedTuple):
-  """The list, best first after each rung, and what this rung has found."""
+  """The list, sorted by value after each rung, and the values of this rung."""
 
   order: jax.Array  # int32 [N]
   values: jax.Array  # float32 [N], -inf where not yet trained on this rung
@@ -33,7 +33,7 @@ class Exhaustive(base.PerRound):
   """Every network once, each by its shortest state, in order."""
 
   def listed(self, key: jax.Array) -> jax.Array:
-    """Returns the states to go through. int32 [N]."""
+    """Returns the list of states. int32 [N]."""
     del key
     return jnp.asarray(self.table.shortest_states)
 
@@ -96,7 +96,7 @@ class Random(Exhaustive):
 
   Attributes:
     distinct: Whether to draw from the R networks. False draws from the 2^K
-      states, none twice, which favours networks that many states share.
+      states without replacement, which favours networks of many states.
   """
 
   distinct: bool = True
