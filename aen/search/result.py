@@ -269,30 +269,30 @@ class SearchResult:
           f'The budget sufficed for {without} alone, which {verb} {reached};'
           ' give more of it, or downscale=2.'
         ]
-      return ' '.join([*sentences, *self._remarks()])
-    name = best.name
-    if best.implied:
-      name += f', which also implies {", ".join(best.implied)}'
-    compared = (
-      f'{name}: {reached}, against {best.written(best.baseline_accuracy)}'
-      f' without {helper}: {gained}'
-    )
-    if gain.is_clear:
-      return ' '.join([f'{compared}.', *self._remarks()])
-    final = {e.name: e.retrained.value for e in self.ranking if e.retrained}
-    chosen = self.ranking[0].name
-    favoured = max(final, key=final.__getitem__, default=chosen)
-    lead = 'Validation favours'
-    if favoured != chosen:
-      lead = f'As good as {favoured} by validation, with fewer weights:'
-    sentence = f'{lead} {compared}, which may be chance.'
-    return ' '.join([sentence, *self._doubts(), *self._remarks()])
+    else:
+      name = best.name
+      if best.implied:
+        name += f', which also implies {", ".join(best.implied)}'
+      compared = (
+        f'{name}: {reached}, against {best.written(best.baseline_accuracy)}'
+        f' without {helper}: {gained}'
+      )
+      sentences = [f'{compared}.']
+      if not gain.is_clear:
+        sentences = self._doubts(compared)
+    return ' '.join([*sentences, *self._remarks()])
 
-  def _doubts(self) -> list[str]:
-    """Returns further evidence on a gain that is not clear."""
-    best, gain, doubts = self.best, self.best.gain, []
+  def _doubts(self, compared: str) -> list[str]:
+    """Returns a comparison whose gain is not clear, and further evidence."""
+    best, gain, chosen = self.best, self.best.gain, self.ranking[0]
+    values = {e.name: e.retrained.value for e in self.ranking if e.retrained}
+    favoured = max(values, key=values.__getitem__, default=chosen.name)
+    lead = 'Validation favours'
+    if favoured != chosen.name:
+      lead = f'As good as {favoured} by validation, with fewer weights:'
+    doubts = [f'{lead} {compared}, which may be chance.']
     final = {entry.network: entry.retrained for entry in self.ranking}
-    ours, theirs = self.ranking[0].retrained, final.get(self.baseline)
+    ours, theirs = chosen.retrained, final.get(self.baseline)
     if ours and theirs:
       doubts.append(
         f'Its mean over {ours.num_seeds} validation splits is'

@@ -434,11 +434,10 @@ def _standardised(
     return data, None
   both = np.concatenate([data.train.labels, data.validation.labels])
   scaling = evaluate_lib.scaling_of(both)
-  splits = {
-    name: dataclasses.replace(part, labels=scaling(part.labels))
-    for name in ('train', 'validation', 'test')
-    for part in [getattr(data, name)]
-  }
+  splits = {}
+  for name in ('train', 'validation', 'test'):
+    split = getattr(data, name)
+    splits[name] = dataclasses.replace(split, labels=scaling(split.labels))
   return dataclasses.replace(data, **splits), scaling
 
 
