@@ -38,10 +38,7 @@ class GCNNSpace(space_lib.Space):
   """All `GroupCNN`s of a table, with any augmentations, small and large.
 
   States with the same augmentations and size are the same network if their
-  symmetries generate the same group.
-
-  Attributes:
-    template: The small network with all symmetries of the table.
+  symmetries generate the same group. The template is a small network.
   """
 
   helper = 'symmetry or augmentation'
@@ -98,16 +95,9 @@ class GCNNSpace(space_lib.Space):
 
   @override
   def spec(self) -> dict[str, Any]:
-    return {
-      'kind': 'gcnn',
-      'image_shape': self.image_shape,
-      'num_classes': self.template.num_classes,
-      'symmetries': [s.name for s in self.symmetries],
-      'actions': self.actions(),
-      'head': self.template.head,
-      'padding': self.template.padding,
-      'as_published': self.template.as_published,
-    }
+    names = ('head', 'padding', 'as_published')
+    own = {name: getattr(self.template, name) for name in names}
+    return {'kind': 'gcnn'} | super().spec() | own
 
   @override
   def baseline(self, network: int) -> int:
@@ -154,7 +144,6 @@ def gcnn_space(
   # Raises if images of this shape are too small for the network.
   images = jnp.zeros((1, *image_shape))
   jax.eval_shape(template.init, jax.random.key(0), images)
-  table = template.symmetries
   groups = [(model.group(), model.copies()) for model in _models(template)]
   numbers = {group: n for n, group in enumerate(dict.fromkeys(groups))}
   network_of = [
@@ -163,12 +152,11 @@ def gcnn_space(
     for group in groups
   ]
   return GCNNSpace(
-    bits=(*(s.name for s in table), *_OTHER_BITS),
+    bits=(*(s.name for s in template.symmetries), *_OTHER_BITS),
     network_of=np.array(network_of, np.int32),
-    symmetries=table,
     image_shape=image_shape,
-    lattice=None,
     template=template,
+    lattice=None,
   )
 
 

@@ -36,25 +36,17 @@ _MAX_HIDDEN = 600  # points of a hidden grid, by default
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MLPSpace(space_lib.Space):
-  """All `EquivariantMLP`s of a table of symmetries.
-
-  Attributes:
-    template: The network with all symmetries of the table.
-  """
+  """All `EquivariantMLP`s of a table of symmetries."""
 
   helper = 'symmetry'
 
-  lattice: Lattice
   template: mlp_lib.EquivariantMLP
+  lattice: Lattice
 
   @property
   @override
   def grid(self) -> tuple[int, ...]:
     return tuple(self.template.in_shape)
-
-  @override
-  def model(self, network: int) -> mlp_lib.EquivariantMLP:
-    return self.template.clone(symmetries=self.symmetries_of(network))
 
   @override
   def num_weights(self, network: int) -> int:
@@ -185,16 +177,11 @@ class MLPSpace(space_lib.Space):
 
   @override
   def spec(self) -> dict[str, Any]:
-    template = self.template
-    return {
-      'image_shape': self.image_shape,
-      'num_classes': template.num_classes,
-      'symmetries': self.bits,
-      'actions': self.actions(),
-      'hidden_shapes': template.hidden_shapes,
-      'features': template.features,
-      'head': template.head,
-    } | ({} if len(self.grid) == 2 else {'grid_axes': len(self.grid)})
+    names = ('hidden_shapes', 'features', 'head')
+    own = {name: getattr(self.template, name) for name in names}
+    if len(self.grid) != 2:
+      own['grid_axes'] = len(self.grid)
+    return super().spec() | own
 
 
 def _single_precision(table: np.ndarray) -> np.ndarray:
@@ -262,10 +249,9 @@ def mlp_space(
   return MLPSpace(
     bits=tuple(s.name for s in symmetries),
     network_of=networks.network_of,
-    symmetries=symmetries,
     image_shape=image_shape,
-    lattice=networks,
     template=template,
+    lattice=networks,
   )
 
 

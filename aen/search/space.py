@@ -101,8 +101,8 @@ class Space(Table, abc.ABC):
   that specialise the program to this network.
 
   Attributes:
-    symmetries: The candidate symmetries; the first of the bits.
     image_shape: The shape of one example: the grid, then any channels.
+    template: A network with all candidate symmetries, which are the first bits.
     lattice: The lattice of networks, if symmetries are the only choices.
   """
 
@@ -110,8 +110,8 @@ class Space(Table, abc.ABC):
   # Rebuilds a space from its `spec` and custom symmetries, as module:function.
   factory: ClassVar[str] = 'aen.search.result:from_spec'
 
-  symmetries: tuple[symmetries_lib.Symmetry, ...]
   image_shape: tuple[int, ...]
+  template: Any
   lattice: lattice_lib.Lattice | None
 
   @abc.abstractmethod
@@ -133,13 +133,22 @@ class Space(Table, abc.ABC):
   def inputs(self, network: int) -> ChildInputs:
     """Returns the inputs that specialise the program to this network."""
 
-  @abc.abstractmethod
   def model(self, network: int) -> nn.Module:
     """Returns the network as a Flax module."""
+    return self.template.clone(symmetries=self.symmetries_of(network))
 
-  @abc.abstractmethod
   def spec(self) -> dict[str, Any]:
     """Returns the arguments to rebuild this space by `from_spec`, for JSON."""
+    return {
+      'image_shape': self.image_shape,
+      'num_classes': self.template.num_classes,
+      'symmetries': [s.name for s in self.symmetries],
+      'actions': self.actions(),
+    }
+
+  def actions(self) -> list[str]:
+    """Returns a fingerprint of what each symmetry does to the grid."""
+    return [action(s, self.grid) for s in self.symmetries]
 
   def unpad(self, network: int, params: Any) -> Any:
     """Converts parameters of the program to those of `model`."""
@@ -155,9 +164,10 @@ class Space(Table, abc.ABC):
     """Returns all networks that others are compared with, 0 first."""
     return sorted({self.baseline(network) for network in range(len(self))})
 
-  def actions(self) -> list[str]:
-    """Returns a fingerprint of what each symmetry does to the grid."""
-    return [action(s, self.grid) for s in self.symmetries]
+  @property
+  def symmetries(self) -> tuple[symmetries_lib.Symmetry, ...]:
+    """The candidate symmetries."""
+    return self.template.symmetries
 
   @property
   def grid(self) -> tuple[int, ...]:
