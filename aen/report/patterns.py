@@ -18,7 +18,7 @@ from aen.groups import symmetries as symmetries_lib
 from aen.groups.sharing import Sharing
 from aen.report import style
 
-_MAX_NUMBERED = 12  # rows or columns of a matrix with its labels written in
+_MAX_NUMBERED = 12  # rows or columns of a matrix that shows its labels
 _MAX_GRAPH = 12
 _CENTRED: Any = {'ha': 'center', 'va': 'center'}
 

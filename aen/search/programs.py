@@ -26,7 +26,7 @@ _COMPILATION = 6e6
 # What a program must save if it differs from another by less padding alone: 0.5
 # seconds, in the same unit. Both round alike, so this may change at any time.
 _READING = 2e6
-_PADDING = 0.77  # nanoseconds per weight that is padding, as measured
+_PADDING = 0.77  # nanoseconds per weight of padding, as measured
 
 
 class Choice(NamedTuple):

@@ -475,7 +475,7 @@ def _write_csv(
 
 
 def save_params(directory: pathlib.Path, variables: Mapping[str, Any]) -> None:
-  """Writes an Orbax checkpoint atomically."""
+  """Writes an Orbax checkpoint; it appears only when complete."""
   import orbax.checkpoint as ocp  # slow to import, and only needed here
 
   directory = directory.absolute()

@@ -22,8 +22,8 @@ from aen.groups.lattice import chosen
 from aen.search import invariance
 from aen.search import space as space_lib
 
-# The family-wise error rate. It is the probability to reject the only symmetry
-# of the data, so it is lower than the usual 5 %.
+# The family-wise error rate. Data with a single symmetry lose it with this
+# probability, so it is lower than the usual 5 %.
 LEVEL = 0.02
 BOUND = 0.55  # share of pairs told apart, up to which symmetries are accepted
 _RANDOMIZATIONS = 999
@@ -119,7 +119,7 @@ class Screening:
 
   @property
   def undecided(self) -> tuple[str, ...]:
-    """Symmetries that need more examples to decide."""
+    """Symmetries for which there are too few examples to tell."""
     return self._with(UNDECIDED)
 
   def _with(self, outcome: str) -> tuple[str, ...]:

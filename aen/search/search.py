@@ -557,7 +557,7 @@ class _Steps:
     finalists = list(dict.fromkeys([*baselines, *best]))
     total = len(finalists) * config.retrain_seeds
     # Jobs of a seed are submitted before those of the previous one have
-    # finished, unless the time that those take decides.
+    # finished, unless there is a time limit to check in between.
     ahead = int(config.max_minutes is None)
     by_seed: list[list[Record]] = []
     waiting: list[Callable[[], list[Record]]] = []
