@@ -228,8 +228,9 @@ class Screening:
   def order(self, table: space_lib.Networks, weights: np.ndarray) -> list[int]:
     """Returns all networks, most promising first, for the strategy 'screened'.
 
-    Networks with no other than accepted symmetries come first, those with the
-    fewest weights before others. The rest follow by largest discrepancy.
+    Networks whose symmetries the accepted ones imply come first, those with the
+    fewest weights before others. The rest follow in ascending order of their
+    largest discrepancy.
 
     Args:
       table: The networks; choices that were not tested are ignored.
@@ -268,9 +269,8 @@ class Screening:
     drawn = figure.Figure((width, 0.64 * rows), dpi=150)
     axes = drawn.subplots(rows, squeeze=False)[:, 0]
     drawn.subplots_adjust(2.6 / width, 0.01, 0.99, 0.99, hspace=0.12)
-    for ax, images, (text, colour) in zip(
-      axes, self.samples, titles, strict=True
-    ):
+    for ax, images, title in zip(axes, self.samples, titles, strict=True):
+      text, colour = title
       shown = []
       for image in (images - low) / ((high - low) or 1):
         image = image if image.shape[-1] == 3 else image.mean(axis=-1)
