@@ -121,9 +121,9 @@ class MLPSpace(space_lib.Space):
   def _compacted(self, network: int) -> tuple[str, dict[str, Any]]:
     """Returns a network's key, and the labels of each layer.
 
-    They are cached, because orbits take time to find. Labels of all kernel
-    entries of a few hundred networks would fill the memory, so for kernels that
-    are computed in the basis of characters, only those of `Spectral.index` are.
+    They are cached, because orbits take time to find. To save memory, only the
+    labels of `Spectral.index` are kept of a kernel that is computed in the
+    basis of characters: a space has a few hundred networks.
     """
     like, sharings = self.template, self._sharings(network)
     parts = repr((like.num_classes, like.head, like.features)).encode()

@@ -34,7 +34,7 @@ from aen.train import score as score_lib
 from aen.train import store as store_lib
 from aen.train.store import Record
 
-# The paper trains children for four epochs of 4000 images, in batches of 64.
+# The paper: 4 epochs of 4000 images, in batches of 64, which are 250 steps.
 SEARCH_IMAGES = 4000
 SEARCH_STEPS = 250
 MIN_EPOCHS = 4
