@@ -569,18 +569,16 @@ def _from_json(
     best['baseline_accuracy'] = best['base_accuracy']
   model = space.model(best['network'])
   x = np.zeros((1, *space.image_shape), np.float32)
-  # Files of earlier versions have no checksum.
-  variables = load_params(checkpoint, model, x, best.get('checksum'))
+  of_best = {
+    'model': model,
+    # Files of earlier versions have no checksum.
+    'variables': load_params(checkpoint, model, x, best.get('checksum')),
+    'image_shape': space.image_shape,
+  }
   return _restored(
     SearchResult,
     stored,
-    best=_restored(
-      Best,
-      best,
-      model=model,
-      variables=variables,
-      image_shape=space.image_shape,
-    ),
+    best=_restored(Best, best, **of_best),
     trace=tuple(Step(*step) for step in stored['trace']),
     space=space,
     screening=screening and screen_lib.Screening.from_json(screening),
