@@ -1,14 +1,14 @@
-"""One HTML page of what a search found, and its figures.
+"""The report of a search: one HTML page, and its figures.
 
-Every figure is a `matplotlib.figure.Figure` of its own, without global state,
-so that it can be drawn in threads and shown in notebooks. The names below load
-when they are first used.
+Every figure is a `matplotlib.figure.Figure` without global state, so that it
+can be drawn in threads and shown in notebooks. The names below load when they
+are first used.
 """
 
 import importlib
 from typing import Any
 
-# Where it is missing, `from aen import report` says what to install.
+# If it is missing, `from aen import report` says what to install.
 import matplotlib  # noqa: F401
 
 _HOMES = {

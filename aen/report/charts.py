@@ -17,7 +17,7 @@ from aen.train import store as store_lib
 _LINE = 46  # characters of a network's name
 _MIN_WINDOW = 5  # steps of a rolling mean
 _INTERRUPTION = 60.0  # seconds without any busy worker
-_EPSILON_WIDTH = 0.06  # of a label, as a fraction of the axis
+_EPSILON_WIDTH = 0.06  # of a label of ε, as a fraction of the axis
 
 
 def top_networks(
@@ -28,8 +28,8 @@ def top_networks(
 ) -> figure.Figure:
   """Draws the accuracies of the best networks, with 95 % intervals.
 
-  The baseline, which the best is compared with, is drawn in any case. The
-  measure is what accuracies are called; R² of numbers.
+  The baseline is always included. `measure` is what accuracies are called, such
+  as R² for regression.
   """
   shown = list(ranking[:count])
   shown += [entry for entry in ranking[count:] if entry.network == baseline]
@@ -68,7 +68,7 @@ def _wrapped(name: str) -> str:
 def _intervals(
   scores: Sequence[score_lib.Score],
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns accuracies [n], and how far intervals reach [2, n], in percent."""
+  """Returns accuracies [n] and the margins of intervals [2, n], in percent."""
   middle = np.array([score.accuracy for score in scores])
   margin = score_lib.Z_95 * np.array([score.standard_error for score in scores])
   return 100 * middle, 100 * np.minimum(margin, [middle, 1 - middle]).clip(0)
@@ -77,9 +77,9 @@ def _intervals(
 def frequencies(
   ranking: Sequence[result_lib.Ranked], bits: Sequence[str], count: int = 10
 ) -> figure.Figure:
-  """Draws how many of the best networks, and how many of all, have each choice.
+  """Draws which share of the best networks, and of all, has each choice.
 
-  What a network implies counts too. The best are those of the search, in which
+  Implied choices count too. The best are those by score in the search, in which
   all were trained alike.
   """
   best = sorted(ranking, key=lambda entry: -entry.search.value)[:count]
@@ -106,7 +106,7 @@ def frequencies(
 def weights_against_accuracy(
   ranking: Sequence[result_lib.Ranked], measure: str = 'accuracy'
 ) -> figure.Figure:
-  """Draws every network's accuracy in the search over its free weights."""
+  """Draws accuracy in the search against the number of free weights."""
   best, *rest = ranking
   baseline = [entry for entry in rest if entry.network == 0]
   finalists = [e for e in rest if e.network != 0 and e.retrained]
@@ -147,7 +147,7 @@ def search_curve(
   Args:
     values: The score of the network proposed in each step, 0 to 1.
     epsilons: The probability of a random action in each step, if the strategy
-      has one; the steps at which it changes are marked.
+      has one; its changes are marked.
     window: Steps in the rolling mean; by default a twentieth of all.
   """
   values = 100 * np.asarray(values, float)
@@ -176,7 +176,7 @@ def search_curve(
   ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
   if epsilons is not None:
     epsilons = np.asarray(epsilons, float)
-    # The labels stand between the axes and the title.
+    # Leaves room for labels between the axes and the title.
     ax.set_title(title, loc='left', pad=14, fontsize=style.LARGE)
     place = ax.get_xaxis_transform()  # from 0 to 1 up the axes
     small: Any = {'fontsize': style.SMALL, 'color': style.INK}
@@ -194,13 +194,12 @@ def search_curve(
 class Utilisation(NamedTuple):
   """How busy the workers of a search were.
 
-  Interruptions, in which no worker is busy for longer than a minute, are left
-  out.
+  Interruptions, with no busy worker for longer than a minute, are left out.
   """
 
   workers: int
   seconds: float  # from the first start to the last end
-  mean: float  # workers that are busy, on average
+  mean: float  # average number of busy workers
   times: np.ndarray  # seconds at which the number of busy workers changes
   busy: np.ndarray  # how many are busy from then on
 
@@ -248,9 +247,9 @@ def busy_workers(found: Utilisation) -> figure.Figure:
 def q_values(
   values: Sequence[tuple[int, Sequence[float]]], bits: Sequence[str]
 ) -> figure.Figure:
-  """Draws an agent's Q-values: some states, each with that of every action.
+  """Draws an agent's Q-values of some states, given as (state, Q-values).
 
-  Action k toggles choice k, whose name is `bits[k]`.
+  Action k toggles the choice with the name `bits[k]`.
   """
   drawn, ax = style.chart(7.5, 1.2 + 0.36 * len(bits))
   rows = np.arange(len(bits))
@@ -272,10 +271,9 @@ def q_values(
 def regrets(
   values: Mapping[str, Mapping[str, float]], after: int
 ) -> figure.Figure:
-  """Draws how far short of the best network strategies fall, a row for each.
+  """Draws the regret of strategies after a number of networks, a row for each.
 
-  `values` are points of accuracy, by strategy and landscape, measured when a
-  search has seen a number of networks.
+  `values` are points of accuracy by strategy and landscape.
   """
   rows = sorted(values, key=lambda name: np.mean(list(values[name].values())))
   drawn, ax = style.chart(7.5, 1.1 + 0.34 * len(rows))

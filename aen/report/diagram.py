@@ -27,10 +27,10 @@ def lattice_diagram(
 ) -> figure.Figure:
   """Draws networks as dots, joined to the next networks with more symmetry.
 
-  Of a large lattice, only the best `MAX_NETWORKS` networks are drawn; those
-  without a value, from 0 to 1, are hollow. The best one is marked, with all
-  networks that it contains. The measure is what values are called; R² of
-  numbers.
+  Colours show the values, from 0 to 1; dots without one are hollow. Of a large
+  lattice, only the best `MAX_NETWORKS` are drawn. The best network is marked,
+  with all that it contains. `measure` is what values are called, such as R² for
+  regression.
   """
   ranked = sorted(
     range(1, len(lattice)), key=lambda n: (n != best, -values.get(n, -1), n)
@@ -98,7 +98,7 @@ def lattice_diagram(
 
 
 def _covers(implied_states: np.ndarray) -> np.ndarray:
-  """Whether network j is the next above network i. bool [R, R]."""
+  """Returns whether network j covers network i: the next above. bool [R, R]."""
   contained = implied_states[:, None] & ~implied_states[None, :] == 0
   below = contained & ~np.eye(len(implied_states), dtype=bool)
   two_steps = below.astype(np.float32) @ below.astype(np.float32) > 0
@@ -106,9 +106,9 @@ def _covers(implied_states: np.ndarray) -> np.ndarray:
 
 
 def _across(levels: np.ndarray, above: np.ndarray) -> np.ndarray:
-  """Places each level's networks near those they are joined to, 0 to 1. [R].
+  """Returns horizontal positions from 0 to 1, near joined networks. [R].
 
-  Sweeps up and down; each level is sorted by the mean place of its neighbours.
+  Sweeps up and down, sorting each level by the mean position of neighbours.
   """
   joined = above | above.T
   order = np.unique(levels)
@@ -126,6 +126,6 @@ def _across(levels: np.ndarray, above: np.ndarray) -> np.ndarray:
 
 
 def _spread(count: int) -> np.ndarray:
-  """Returns places around the middle of 0…1, as far apart as fits."""
+  """Returns equidistant positions around the middle of 0…1."""
   step = min(_WIDEST_STEP, 1 / count)
   return 0.5 + step * (np.arange(count) - (count - 1) / 2)

@@ -1,4 +1,4 @@
-"""Small images side by side: of a data set, of a layer's trained weights."""
+"""Small images side by side, of a data set or of a layer's trained weights."""
 
 from collections.abc import Sequence
 import textwrap
@@ -56,7 +56,7 @@ def _gallery(
 ) -> figure.Figure:
   """Draws columns of examples, each image in a thin frame `side` inches wide.
 
-  In one `Axes`: matplotlib takes most of its time for creating many.
+  Uses one `Axes`, because creating many takes Matplotlib most of its time.
   """
   across, down = len(columns), max(map(len, columns))
   rows, pixels = as_picture(columns[0][0], grid_axes).shape[:2]
@@ -82,7 +82,7 @@ def _gallery(
 
 
 def _scaled(chosen: np.ndarray, images: np.ndarray) -> np.ndarray:
-  """Returns some of the images with values from 0, black, to 1, white."""
+  """Scales some of the images to values from 0 (black) to 1 (white)."""
   low, high = 0.0, 255.0
   if images.dtype != np.uint8:
     low, high = float(images.min()), float(images.max())
@@ -92,8 +92,8 @@ def _scaled(chosen: np.ndarray, images: np.ndarray) -> np.ndarray:
 def as_picture(image: np.ndarray, grid_axes: int) -> np.ndarray:
   """Returns an example as a picture, [H, W] or [H, W, 3].
 
-  A sequence is a row of pixels, with channels a row each; of a volume, the
-  middle slice is shown; channels other than three colours are averaged.
+  A sequence becomes a row of pixels, or one row per channel; a volume becomes
+  its middle slice; channels other than three colours are averaged.
   """
   if grid_axes == 1:
     return image[None] if image.ndim == 1 else image.T
@@ -108,9 +108,9 @@ def transformed_images(
   symmetries: symmetries_lib.SymmetryLike,
   grid: Sequence[int],
 ) -> figure.Figure:
-  """Draws images, [n, *grid] or [n, *grid, C], a row each.
+  """Draws images, [n, *grid] or [n, *grid, C], and their transformed copies.
 
-  The other columns show what each symmetry makes of them.
+  There is a row for each image, and a column for each symmetry.
   """
   chosen = symmetries_lib.as_symmetries(symmetries)[:_MAX_SYMMETRIES]
   scaled = _scaled(images, images)

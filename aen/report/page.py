@@ -49,10 +49,10 @@ def write(
   """Writes report.html, which needs no other file, and its figures as PNG.
 
   Args:
-    result: What the search found.
-    data: The images that it was given.
-    run_dir: Where to write. If it holds the config.json of the search, the
-      report includes the configuration.
+    result: The result of the search.
+    data: The data set of the search.
+    run_dir: Where to write. The configuration is included if there is a
+      config.json.
 
   Returns:
     The path of report.html.
@@ -68,7 +68,11 @@ def write(
   words['utilisation'] = busy.in_words if busy else ''
   parts = {name: text(value) for name, value in words.items()}
   parts['title'] = Html(html.escape(f'aen: {result.dataset}'))
-  parts['load'] = Html(html.escape(_load(result, run_dir)))
+  # The arguments of `SearchResult.load`.
+  names = [symmetry.name for symmetry in result.space.symmetries]
+  own = [name for name in names if name not in symmetries_lib.NAMED]
+  extra = f', symmetries=[{", ".join(own)}]' if own else ''
+  parts['load'] = Html(html.escape(f'{str(run_dir)!r}{extra}'))
   parts['ranking'] = Html('\n'.join(_ranking(result)))
   parts['configuration'] = Html('\n'.join(_configuration(run_dir)))
   described = tomllib.loads(_read('figures.toml'))
@@ -106,10 +110,10 @@ def _read(name: str) -> str:
 
 
 def text(words: str) -> Html:
-  """Returns text as the content of an element.
+  """Escapes text for the content of an element.
 
-  Lines break after underscores, never within a number or before its percent
-  sign.
+  Lines may break after underscores, but not within a number or before its
+  percent sign.
 
   >>> text('<b> has 1 234 weights')
   '&lt;b&gt; has 1&nbsp;234 weights'
@@ -121,8 +125,8 @@ def text(words: str) -> Html:
 def row(cells: Iterable[str | tuple[str, float | str]], kind: str = '') -> Html:
   """Returns a row of a table; its kind may be 'best' or 'baseline'.
 
-  Cells are words, or pairs: how a number is written, and its value to sort by.
-  Empty values come last.
+  Cells are words, or pairs of a number as text and its value to sort by. Empty
+  values come last.
   """
   shown = f'<tr class="{kind}">' if kind else '<tr>'
   for cell in cells:
@@ -134,7 +138,7 @@ def row(cells: Iterable[str | tuple[str, float | str]], kind: str = '') -> Html:
 
 
 def picture(png: bytes, alt: str, caption: str) -> Html:
-  """Returns a figure that holds its image."""
+  """Returns a figure with an embedded image."""
   data = base64.b64encode(png).decode('ascii')
   sides = struct.unpack('>II', png[16:24])
   width, height = (round(side / _PIXELS) for side in sides)
@@ -147,7 +151,7 @@ def picture(png: bytes, alt: str, caption: str) -> Html:
 
 
 def _facts(result: SearchResult, data: Dataset) -> dict[str, str | int]:
-  """Returns what page.html and figures.toml say about a search, by name."""
+  """Returns the values of the names in page.html and figures.toml."""
   best, space, ranking = result.best, result.space, result.ranking
   scores = [score for e in ranking for score in (e.search, e.retrained)]
   # Baselines are trained even if they are never proposed.
@@ -230,14 +234,6 @@ def _is_sweep(result: SearchResult) -> bool:
   return networks == list(range(len(result.space)))
 
 
-def _load(result: SearchResult, run_dir: pathlib.Path) -> str:
-  """Returns the arguments with which `SearchResult.load` reads a result."""
-  names = [symmetry.name for symmetry in result.space.symmetries]
-  own = [name for name in names if name not in symmetries_lib.NAMED]
-  extra = f', symmetries=[{", ".join(own)}]' if own else ''
-  return f'{str(run_dir)!r}{extra}'
-
-
 def _ranking(result: SearchResult) -> Iterator[Html]:
   for rank, entry in enumerate(result.ranking, start=1):
     kind = 'baseline' if entry.network == result.baseline else ''
@@ -260,7 +256,7 @@ def _ranking(result: SearchResult) -> Iterator[Html]:
 
 
 def _configuration(run_dir: pathlib.Path) -> Iterator[Html]:
-  """Yields a row per option of config.json, under its dotted name."""
+  """Yields a row per option of config.json, by its dotted name."""
   try:
     stored = json.loads((run_dir / 'config.json').read_text('utf-8'))
   except (FileNotFoundError, json.JSONDecodeError):
@@ -272,7 +268,7 @@ def _configuration(run_dir: pathlib.Path) -> Iterator[Html]:
 def _figures(
   result: SearchResult, data: Dataset, busy: charts.Utilisation | None
 ) -> Iterator[tuple[str, Figure]]:
-  """Yields the figures of the page, by their names in figures.toml."""
+  """Yields the figures of the page, with their names in figures.toml."""
   ranking, space, train = result.ranking, result.space, data.train
   labels, measure = screen_lib.binned(train.labels), 'accuracy'
   class_names: Sequence[str] = data.class_names
@@ -317,7 +313,7 @@ def _figures(
 
 
 def _layer_figures(result: SearchResult) -> Iterator[tuple[str, Figure]]:
-  """Yields what the symmetries of the chosen network do."""
+  """Yields figures of the symmetries of the chosen network."""
   model, grid = result.best.model, result.space.grid
   if not model.symmetries:
     return

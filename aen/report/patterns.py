@@ -18,7 +18,7 @@ from aen.groups import symmetries as symmetries_lib
 from aen.groups.sharing import Sharing
 from aen.report import style
 
-_MAX_NUMBERED = 12  # rows or columns of a matrix with its labels written in
+_MAX_NUMBERED = 12  # rows or columns of a matrix that shows its labels
 _MAX_GRAPH = 12
 _CENTRED: Any = {'ha': 'center', 'va': 'center'}
 
@@ -30,8 +30,8 @@ def sharing_matrix(sharing: Sharing, max_side: int = 24) -> figure.Figure:
   about `max_side` points of each.
   """
   labels = _dense_labels(sharing)
-  # A row's smallest label tells its orbit: points of one orbit share all their
-  # weights, points of two orbits share none.
+  # The smallest label of a row identifies its orbit: points of one orbit share
+  # all their weights, points of different orbits share none.
   orbits_of_rows, orbits_of_columns = labels.min(axis=1), labels.min(axis=0)
   rows = _excerpt(orbits_of_rows, max_side)
   columns = _excerpt(orbits_of_columns, max_side)
@@ -77,7 +77,7 @@ def _dense_labels(sharing: Sharing) -> np.ndarray:
 
 
 def _excerpt(orbit_of: np.ndarray, max_side: int) -> np.ndarray:
-  """Returns all points in order if they are few, else some whole orbits."""
+  """Returns all points in order if they are few, else the first orbits."""
   if orbit_of.size <= max_side:
     return np.arange(orbit_of.size)
   chosen: list[int] = []

@@ -38,7 +38,7 @@ _GOLDEN = 0.6180339887
 
 
 def sheet(width: float, height: float) -> figure.Figure:
-  """Returns an empty figure of a size in inches, without global state."""
+  """Returns an empty figure, its size in inches, without global state."""
   return figure.Figure(
     figsize=(width, height), dpi=_DPI, layout='constrained', facecolor='white'
   )
@@ -55,8 +55,8 @@ def png(drawn: figure.Figure) -> bytes:
   buffer = io.BytesIO()
   # `savefig` would compute the layout and draw everything twice.
   canvas = backend_agg.FigureCanvasAgg(drawn)
-  # Of our figures, higher levels make smaller files of some and larger ones of
-  # others, in twice the time.
+  # Higher levels make some of our figures smaller and others larger, in twice
+  # the time.
   options = {'compress_level': 3}
   canvas.print_png(buffer, metadata={'Software': None}, pil_kwargs=options)
   return buffer.getvalue()
@@ -101,7 +101,7 @@ def dots(
 def colorbar(
   drawn: figure.Figure, shown: Any, label: str, **options: Any
 ) -> None:
-  """Explains the colours of an image or of dots."""
+  """Adds a colour bar for an image or for dots."""
   bar = drawn.colorbar(shown, fraction=0.03, **options)
   bar.set_label(label, fontsize=MEDIUM)
   bar.ax.tick_params(labelsize=SMALL)
@@ -109,15 +109,15 @@ def colorbar(
 
 
 def literal(text: str) -> str:
-  """Returns text that Matplotlib draws as it is, dollar signs included."""
+  """Escapes dollar signs, which Matplotlib would take for formulas."""
   return text.replace('$', r'\$')
 
 
 def colours(count: int) -> np.ndarray:
-  """Returns colours to tell labels apart, RGB [count, 3].
+  """Returns distinct colours, RGB [count, 3].
 
-  Up to seven suit colour-blind readers; of more, neighbours differ in hue and
-  in lightness.
+  Up to seven suit colour-blind readers; beyond, neighbours differ in hue and in
+  lightness.
 
   >>> colours(3).round(1).tolist()
   [[0.0, 0.4, 0.7], [0.9, 0.6, 0.0], [0.0, 0.6, 0.5]]

@@ -1,7 +1,7 @@
 """The search loop: propose → evaluate → observe.
 
-A strategy proposes states, an evaluator trains their networks, the strategy
-observes their values. Nothing here trains or stores: evaluators do.
+A strategy proposes states, an evaluator trains and stores their networks, the
+strategy observes their values.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,8 +26,8 @@ from aen.train import store as store_lib
 RETRAIN_FACTOR = 2.5  # the paper: 4 epochs in the search, 10 afterwards
 _SEED_STRIDE = 1000  # searches with different seeds share no child
 _RETRAIN_SEED = 500
-# States proposed at once by strategies with the option per_round: a constant,
-# so that the path of a search depends on its configuration alone.
+# States per proposal of strategies with the option per_round: a constant, so
+# that the path of a search depends on its configuration alone.
 _PER_ROUND = 4
 
 
@@ -43,19 +43,19 @@ class SearchConfig:
     seed: Seed of searching and training; runs with different seeds share no
       child. Which images are held out does not depend on it.
     num_seeds: Children per network, each with its own seed.
-    top: How many of the best networks are retrained.
+    top: Number of best networks to retrain.
     retrain_epochs: Epochs of retraining; 2.5 times those of the search by
       default.
     retrain_seeds: Children per network in retraining. Each seed has its own
       split into training and validation images.
     children_per_batch: Children trained side by side on each device; by default
-      as measured for its kind.
-    max_networks: How many networks the search trains at most; no limit by
+      a measured optimum for its kind.
+    max_networks: Maximum number of networks that the search trains; no limit by
       default.
     max_minutes: Time limit of search and retraining together; no limit by
-      default. When half of it is over, the best networks so far are retrained,
-      as many and with as many seeds as the rest allows. The clock is read
-      between children; the baseline is trained and retrained in any case.
+      default. After half of it, the best networks so far are retrained, as many
+      and with as many seeds as the rest allows. Time is checked between
+      children; the baseline is always trained and retrained.
   """
 
   recipe: recipe_lib.Recipe = recipe_lib.Recipe()
@@ -93,17 +93,17 @@ class SearchConfig:
       )
 
   def seeds(self) -> range:
-    """The seeds of the search's children."""
+    """Returns the seeds of the search."""
     start = _SEED_STRIDE * self.seed
     return range(start, start + self.num_seeds)
 
   def final_seeds(self) -> range:
-    """The seeds of the retrained networks."""
+    """Returns the seeds of retraining."""
     start = _SEED_STRIDE * self.seed + _RETRAIN_SEED
     return range(start, start + self.retrain_seeds)
 
   def final_recipe(self) -> recipe_lib.Recipe:
-    """The recipe of the retrained networks."""
+    """Returns the recipe of retraining."""
     longer = math.ceil(RETRAIN_FACTOR * self.recipe.epochs)
     return dataclasses.replace(
       self.recipe, epochs=self.retrain_epochs or longer
@@ -122,12 +122,12 @@ class Exploration(NamedTuple):
 def make_strategy(
   space: space_lib.Space, config: SearchConfig, **defaults: Any
 ) -> strategies.Strategy:
-  """Returns the strategy; raises if its options are wrong.
+  """Returns the configured strategy; raises if its options are wrong.
 
-  The configuration may change the default options.
+  The options of the configuration override the defaults.
   """
   if 'per_round' in strategies.option_names(config.strategy):
-    # These do not look at what they find: all at once keep all workers busy.
+    # These ignore the values they observe: one proposal keeps all workers busy.
     every = config.strategy in ('exhaustive', 'random')
     defaults['per_round'] = len(space) if every else _PER_ROUND
   return strategies.make(
@@ -147,10 +147,10 @@ def explore(
   out_of_time: Callable[[], bool] = lambda: False,
   num_workers: int = 1,
 ) -> Exploration:
-  """Lets a strategy search until it has finished, or every network is known.
+  """Runs a strategy until it has finished, or every network is known.
 
-  The strategy is by default that of `make_strategy`. If there is a time limit,
-  `out_of_time` is asked before every few networks whether to end the search.
+  By default that is the strategy of `make_strategy`. With a time limit, the
+  search also ends when `out_of_time`, called between batches, returns True.
   """
   strategy = strategy or make_strategy(space, config)
   # Compile what runs every round; states are donated, not copied.
@@ -170,7 +170,7 @@ def explore(
   trace: list[result_lib.Step] = []
 
   def train(networks: Sequence[int], length: int) -> None:
-    """Adds the records of networks, each with every seed."""
+    """Adds the records of networks, one per seed."""
     requests = list(itertools.product(networks, config.seeds()))
     records.update((network, []) for network in networks)
     found = evaluate(requests, length)
@@ -178,7 +178,7 @@ def explore(
       records[network].append(record)
 
   def trained(network: int) -> int:
-    """Returns for how many epochs a network has been trained."""
+    """Returns the number of epochs that a network has been trained for."""
     return records[network][0].epochs if network in records else 0
 
   train(space.baselines(), epochs)

@@ -26,7 +26,7 @@ POINT_SYMMETRIES = ('rotation', 'horizontal_flip', 'vertical_flip')
 SMALL, LARGE = 'small', 'large'
 WIDTHS = {SMALL: 1.0, LARGE: 1.5}
 _OTHER_BITS = (*AUGMENTATIONS, LARGE)
-# Part of every key of the store: raise it when CNNs, and not MLPs, train
+# Part of every key in the store: increment it when CNNs, but not MLPs, train
 # differently with the same recipe.
 _VERSION = 2
 # From this side on, convolutions without padding leave 3×3 features or more.
@@ -37,11 +37,8 @@ _UNPADDED_SIDE = 24
 class GCNNSpace(space_lib.Space):
   """All `GroupCNN`s of a table, with any augmentations, small and large.
 
-  A network is its group, the augmentations of its training and its size: states
-  whose symmetries generate the same group are the same network.
-
-  Attributes:
-    template: The small network with all symmetries of the table.
+  States with the same augmentations and size are the same network if their
+  symmetries generate the same group. The template is a small network.
   """
 
   helper = 'symmetry or augmentation'
@@ -81,7 +78,7 @@ class GCNNSpace(space_lib.Space):
 
   @override
   def program(self, network: int) -> GroupCNN:
-    """Returns one for all groups of an order, which have the same shapes."""
+    """Returns one module for all groups of an order, as their shapes agree."""
     model, all_models = self.model(network), _models(self.template)
     first = next(m for m in all_models if m.copies() == model.copies())
     return first.clone(width=model.width)
@@ -98,16 +95,9 @@ class GCNNSpace(space_lib.Space):
 
   @override
   def spec(self) -> dict[str, Any]:
-    return {
-      'kind': 'gcnn',
-      'image_shape': self.image_shape,
-      'num_classes': self.template.num_classes,
-      'symmetries': [s.name for s in self.symmetries],
-      'actions': self.actions(),
-      'head': self.template.head,
-      'padding': self.template.padding,
-      'as_published': self.template.as_published,
-    }
+    names = ('head', 'padding', 'as_published')
+    own = {name: getattr(self.template, name) for name in names}
+    return {'kind': 'gcnn'} | super().spec() | own
 
   @override
   def baseline(self, network: int) -> int:
@@ -133,7 +123,7 @@ def gcnn_space(
       flips, if they can act on the images.
     head: 'dense' (the paper's) or 'invariant'.
     padding: 'VALID' (the paper's) or 'SAME'; by default 'SAME' for images with
-      a side below 24, of which 'VALID' leaves almost nothing.
+      a side below 24, which 'VALID' would reduce to almost nothing.
     as_published: As in `GroupCNN`; rotation with both flips is then a network
       of its own, beside rotation with one of them.
   """
@@ -151,10 +141,9 @@ def gcnn_space(
     padding=padding,
     as_published=as_published,
   )
-  # Raises if no network can be made for such images.
+  # Raises if images of this shape are too small for the network.
   images = jnp.zeros((1, *image_shape))
   jax.eval_shape(template.init, jax.random.key(0), images)
-  table = template.symmetries
   groups = [(model.group(), model.copies()) for model in _models(template)]
   numbers = {group: n for n, group in enumerate(dict.fromkeys(groups))}
   network_of = [
@@ -163,16 +152,15 @@ def gcnn_space(
     for group in groups
   ]
   return GCNNSpace(
-    bits=(*(s.name for s in table), *_OTHER_BITS),
+    bits=(*(s.name for s in template.symmetries), *_OTHER_BITS),
     network_of=np.array(network_of, np.int32),
-    symmetries=table,
     image_shape=image_shape,
-    lattice=None,
     template=template,
+    lattice=None,
   )
 
 
 def _models(template: GroupCNN) -> Iterator[GroupCNN]:
-  """Yields the network of every state without other choices, in order."""
+  """Yields the small network of every set of symmetries, in order of states."""
   for state in range(2 ** len(template.symmetries)):
     yield template.clone(symmetries=chosen(state, template.symmetries))

@@ -44,7 +44,7 @@ _dot = functools.partial(jnp.dot, precision=jax.lax.Precision.HIGHEST)
 
 
 class Statistics(NamedTuple):
-  """Of one symmetry."""
+  """The test statistics of one symmetry."""
 
   values: Any  # float32 [B + 1], T and then every T_b
   size: Any  # float32 [], the mean of ‖φ(x_0) - mean_j φ(x_j)‖²
@@ -59,14 +59,14 @@ class Statistics(NamedTuple):
 
 
 class Cycles(NamedTuple):
-  """A permutation by its cycles: any power of it is one gather."""
+  """A permutation by its cycles, so that any power of it is one gather."""
 
   points: np.ndarray  # int32 [P], cycle after cycle
   start: np.ndarray  # int32 [P], where the cycle of each point begins
-  place: np.ndarray  # int32 [P], the place of each point in its cycle
+  place: np.ndarray  # int32 [P], the position of each point in its cycle
   length: np.ndarray  # int32 [P], of its cycle
-  kind: np.ndarray  # int32 [P], the place of that length in `lengths`
-  lengths: np.ndarray  # int32 [lengths], all different
+  kind: np.ndarray  # int32 [P], the position of that length in `lengths`
+  lengths: np.ndarray  # int32 [lengths], the distinct lengths
   order: int
 
   @classmethod
@@ -99,14 +99,14 @@ class Cycles(NamedTuple):
 
 def statistics(
   examples: np.ndarray,  # float32 [N, P, C]
-  classes: np.ndarray,  # int [N], numbers from 0, all of them used
+  classes: np.ndarray,  # int [N], numbers from 0 without gaps
   group_of: np.ndarray,  # int [N], numbers from 0
   cycles: Sequence[Cycles],  # of permutations of the P points
   num_randomizations: int,
   num_frequencies: int,
   rng: np.random.Generator,
 ) -> list[Statistics]:
-  """Tests symmetries; one compiled program for all of the same L.
+  """Tests symmetries, those with the same L in one compiled program.
 
   Examples of one group are transformed together.
   """
@@ -137,7 +137,7 @@ def statistics(
 
 
 class _Blocks(NamedTuple):
-  """Examples in blocks of one class, classes in order; padding weighs 0."""
+  """Examples in blocks of one class, classes in order; padding has weight 0."""
 
   rows: np.ndarray  # int32 [K, Q]
   group: np.ndarray  # int32 [K, Q]
@@ -177,8 +177,8 @@ def _frequencies(
 ) -> np.ndarray:
   """Draws the frequencies of φ. float32 [P, C, F].
 
-  The kernel is exp(-‖x - y‖² / s²), s² half the median of ‖x‖²: narrow enough
-  to see differences between distributions that have the same mean.
+  The kernel is exp(-‖x - y‖² / s²) with s² = median(‖x‖²) / 2, narrow enough to
+  distinguish distributions that have the same mean.
   """
   scale = float(np.median(np.square(examples).sum(axis=(1, 2)))) / 2
   drawn = rng.normal(size=(*examples.shape[1:], count))
@@ -222,7 +222,7 @@ def _test(
   choices: jax.Array,  # uint8 [G, B + 1]
   symmetries: tuple[jax.Array, ...],  # each [S, …]
 ) -> Statistics:
-  """Tests all symmetries that have L powers to exchange."""
+  """Tests all symmetries with the same L."""
   num_points, num_channels, num_frequencies = frequencies.shape
   flat = frequencies.reshape(num_points * num_channels, num_frequencies)
 

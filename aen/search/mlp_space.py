@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import hashlib
-import itertools
 import math
 from typing import Any
 
@@ -24,6 +23,7 @@ from aen.groups.orbits import permutation
 from aen.groups.sharing import dense_sharing
 from aen.groups.sharing import Sharing
 from aen.nn import mlp as mlp_lib
+from aen.nn.dense import EquivariantDense
 from aen.search import programs as programs_lib
 from aen.search import space as space_lib
 from aen.train.child import ChildInputs
@@ -36,25 +36,17 @@ _MAX_HIDDEN = 600  # points of a hidden grid, by default
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MLPSpace(space_lib.Space):
-  """All `EquivariantMLP`s that a table of symmetries can make.
-
-  Attributes:
-    template: The network with all symmetries of the table.
-  """
+  """All `EquivariantMLP`s of a table of symmetries."""
 
   helper = 'symmetry'
 
-  lattice: Lattice
   template: mlp_lib.EquivariantMLP
+  lattice: Lattice
 
   @property
   @override
   def grid(self) -> tuple[int, ...]:
     return tuple(self.template.in_shape)
-
-  @override
-  def model(self, network: int) -> mlp_lib.EquivariantMLP:
-    return self.template.clone(symmetries=self.symmetries_of(network))
 
   @override
   def num_weights(self, network: int) -> int:
@@ -129,10 +121,9 @@ class MLPSpace(space_lib.Space):
   def _compacted(self, network: int) -> tuple[str, dict[str, Any]]:
     """Returns a network's key, and the labels of each layer.
 
-    They are kept, because orbits take time to find. But a space has a few
-    hundred networks, and a label for every kernel entry of each of them would
-    fill the memory: of a kernel that is computed in the basis of characters,
-    only the labels of `Spectral.index` are kept.
+    They are cached, because orbits take time to find. To save memory, only the
+    labels of `Spectral.index` are kept of a kernel that is computed in the
+    basis of characters: a space has a few hundred networks.
     """
     like, sharings = self.template, self._sharings(network)
     parts = repr((like.num_classes, like.head, like.features)).encode()
@@ -154,7 +145,7 @@ class MLPSpace(space_lib.Space):
     return functools.cache(self._entry_of)
 
   def _entry_of(self, subset: int, layer: int) -> np.ndarray:
-    """Returns the place of each kernel entry in `Spectral.index`, [N, M]."""
+    """Returns the position of each kernel entry in `Spectral.index`, [N, M]."""
     grid, next_grid = self.lattice.grids[layer : layer + 2]
     own = chosen(subset, self.symmetries)
     labels = dense_sharing(own, grid, next_grid).kernel
@@ -165,15 +156,11 @@ class MLPSpace(space_lib.Space):
 
   def _sharings(self, network: int) -> dict[str, Sharing]:
     """Returns the sharing of each equivariant layer, by name."""
-    own, like = self.symmetries_of(network), self.template
-    found = {
-      f'hidden_{i}': dense_sharing(own, *grids)
-      for i, grids in enumerate(itertools.pairwise(self.lattice.grids))
+    return {
+      name: layer.sharing()
+      for name, layer in self.model(network).sublayers().items()
+      if isinstance(layer, EquivariantDense)
     }
-    if like.head == 'invariant':
-      last = like.hidden_shapes[-1], (like.num_classes,)
-      found['head'] = dense_sharing(own, *last, invariant=True)
-    return found
 
   @override
   def unpad(self, network: int, params: Any) -> Any:
@@ -190,16 +177,11 @@ class MLPSpace(space_lib.Space):
 
   @override
   def spec(self) -> dict[str, Any]:
-    template = self.template
-    return {
-      'image_shape': self.image_shape,
-      'num_classes': template.num_classes,
-      'symmetries': self.bits,
-      'actions': self.actions(),
-      'hidden_shapes': template.hidden_shapes,
-      'features': template.features,
-      'head': template.head,
-    } | ({} if len(self.grid) == 2 else {'grid_axes': len(self.grid)})
+    names = ('hidden_shapes', 'features', 'head')
+    own = {name: getattr(self.template, name) for name in names}
+    if len(self.grid) != 2:
+      own['grid_axes'] = len(self.grid)
+    return super().spec() | own
 
 
 def _single_precision(table: np.ndarray) -> np.ndarray:
@@ -224,10 +206,10 @@ def mlp_space(
     num_classes: The number of outputs.
     symmetries: The table; by default those of `symmetries.CANDIDATES` that can
       act on the grids, for images the paper's twelve.
-    hidden_shapes: The grids of the hidden layers; by default two that have the
-      inputs' symmetries, (20, 20) for images of 28×28, see `hidden_side`. If a
-      symmetry cannot act there, the input's own points, or some of their
-      orbits if there are many.
+    hidden_shapes: The grids of the hidden layers; by default two of the sides
+      that `hidden_side` returns, (20, 20) for images of 28×28. If a symmetry
+      cannot act there, the points of the input, or some of their orbits if
+      there are many.
     features: Channels at each hidden point. By default no channel axis for
       inputs without channels, one channel for others, and more on small grids.
     head: 'dense' or 'invariant'.
@@ -237,7 +219,7 @@ def mlp_space(
   grid = image_shape[:grid_axes]
   by_default = hidden_shapes is None
   if hidden_shapes is None:
-    # 24 × 24 points, or as many on other grids.
+    # 24 × 24 points, or about as many on other grids.
     cap = int(_MAX_HIDDEN ** (1 / len(grid)) + 1e-9)
     hidden_shapes = (tuple(hidden_side(side, cap) for side in grid),) * 2
   if symmetries is None:
@@ -248,10 +230,13 @@ def mlp_space(
     on_both, hidden = _own_points(symmetries, grid)
     if by_default:
       hidden_shapes = (hidden,) * 2
-    if set(hidden_shapes) == {hidden}:  # also where a result is loaded
+    if set(hidden_shapes) == {hidden}:  # also when a result is loaded
       symmetries = on_both
   if features is None:
-    features = _default_features(image_shape, grid, hidden_shapes)
+    points = min(map(math.prod, hidden_shapes))
+    features = None if len(image_shape) == len(grid) else 1
+    if points < _FEW_POINTS:
+      features = min(32, -(-_FULL_WIDTH // points))
   template = mlp_lib.EquivariantMLP(
     symmetries,
     num_classes=num_classes,
@@ -264,10 +249,9 @@ def mlp_space(
   return MLPSpace(
     bits=tuple(s.name for s in symmetries),
     network_of=networks.network_of,
-    symmetries=symmetries,
     image_shape=image_shape,
-    lattice=networks,
     template=template,
+    lattice=networks,
   )
 
 
@@ -278,11 +262,13 @@ def hidden_side(side: int, cap: int | None = None) -> int:
   as it does on pixels. (Translation by four has order 4 on 16 points and order
   3 on 12: a layer between such grids is invariant to it.) Beyond, it is 5/7 of
   the image's side, as in the paper, rounded so that odd sides stay odd, even
-  sides even, and multiples of four multiples of four. If that exceeds the cap,
-  it is the largest divisor of the side up to the cap of which the same holds,
-  on which translations have an order that divides theirs; without a divisor of
-  at least half the cap, the largest number up to the cap. Large grids need a
-  cap: networks have as many weights as inputs times hidden points.
+  sides even, and multiples of four multiples of four.
+
+  Large grids need a cap, because the number of weights is that of inputs times
+  hidden points. Beyond the cap, it is the largest number up to the cap that is
+  rounded likewise, if possible a divisor of the side, so that the order of a
+  translation divides its order on the image; divisors below half the cap are
+  not considered.
 
   >>> [hidden_side(side, 24) for side in (3, 8, 15, 16, 28, 32, 60, 80, 128)]
   [3, 8, 15, 16, 20, 24, 20, 20, 16]
@@ -303,10 +289,10 @@ def hidden_side(side: int, cap: int | None = None) -> int:
 def _own_points(
   symmetries: Sequence[symmetries_lib.Symmetry], grid: tuple[int, ...]
 ) -> tuple[tuple[symmetries_lib.Symmetry, ...], tuple[int, ...]]:
-  """Returns a hidden grid of the input's points, on which symmetries act.
+  """Returns a hidden grid of the input's points, and symmetries that act on it.
 
-  If there are many points, it holds whole orbits of them, each as often as any
-  other, up to `_MAX_HIDDEN` points; the symmetries returned act there too.
+  If there are many points, it consists of random whole orbits, up to
+  `_MAX_HIDDEN` points; the symmetries returned act on both grids.
   """
   found = [permutation(s, grid) for s in symmetries]  # raises if one cannot act
   labels = orbits(found, math.prod(grid))
@@ -323,14 +309,3 @@ def _own_points(
     symmetries_lib.named(s.name, (p, place[p[points]].astype(np.int32)))
     for s, p in zip(symmetries, found, strict=True)
   ), (points.size,)
-
-
-def _default_features(
-  image_shape: Sequence[int],
-  grid: Sequence[int],
-  hidden_shapes: Sequence[Sequence[int]],
-) -> int | None:
-  points = min(math.prod(shape) for shape in hidden_shapes)
-  if points < _FEW_POINTS:
-    return min(32, -(-_FULL_WIDTH // points))
-  return None if len(image_shape) == len(grid) else 1

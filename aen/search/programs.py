@@ -1,7 +1,7 @@
-"""Which compiled program trains which network.
+"""Chooses which compiled program trains which network.
 
-Layers whose abelian groups have the same structure are one program: which
-symmetries they have is data (see `aen.groups.spectral`). One more structure
+Layers whose abelian groups have the same structure share a program, which takes
+their symmetries as inputs (see `aen.groups.spectral`). Each further structure
 makes some networks faster, but takes as long to compile as a few children take
 to train. So a few structures are chosen that serve all networks of a space.
 
@@ -20,40 +20,40 @@ from aen.groups.orbits import permutation
 
 # What a program must save to be worth compiling, in nanoseconds of a training
 # step, summed over networks: 1.5 seconds in the 250 steps of a child. Compiling
-# one takes 2.5 seconds, reading a compiled one half a second. Another value may
-# give networks other programs, and so change the rounding of their results.
+# a program takes 2.5 seconds, reading a compiled one half a second. Another
+# value may assign other programs, which round results differently.
 _COMPILATION = 6e6
-# What a program must save that only pads parameters less than another: 0.5
-# seconds, in the same unit. It rounds alike, so this may change at any time.
+# What a program must save if it differs from another by less padding alone: 0.5
+# seconds, in the same unit. Both round alike, so this may change at any time.
 _READING = 2e6
-_PADDING = 0.77  # nanoseconds per weight that is padding, as measured
+_PADDING = 0.77  # nanoseconds per weight of padding, as measured
 
 
 class Choice(NamedTuple):
   """A network's program, and the group that its layers are computed with."""
 
   subset: int  # generators of the group, as a state; 0 for gathered kernels
-  program: int  # symmetries that stand for those of all its networks, a state
-  sizes: tuple[int, ...]  # what it pads the weights of each layer to, [L]
+  program: int  # a state that stands for all networks of the program
+  sizes: tuple[int, ...]  # padded number of weights of each layer, [L]
 
 
 class Programs(NamedTuple):
   """The programs of a space."""
 
   choices: list[Choice]  # one per network
-  forms: dict[int, list[spectral.Spectral]]  # of layers, by chosen subset
+  forms: dict[int, list[spectral.Spectral]]  # of each layer, by subset
 
 
 def choose(
   symmetries: Sequence[symmetries_lib.Symmetry],
-  grids: Sequence[Sequence[int]],  # of the inputs, and of layers' outputs
+  grids: Sequence[Sequence[int]],  # of the inputs, and of each layer's outputs
   networks: Sequence[int],  # all symmetries of each, as a state
-  num_weights: np.ndarray,  # free ones, [R, L]
+  num_weights: np.ndarray,  # free weights, [R, L]
 ) -> Programs:
-  """Chooses the programs of all networks, of which the first is the baseline.
+  """Chooses a program for every network, the first of which is the baseline.
 
-  Greedily: the next structure is the one that saves most, as long as this is
-  more than a compilation.
+  Greedily adds the structure that saves most, as long as it saves more than a
+  compilation costs.
   """
   starts = np.cumsum([0, *map(math.prod, grids)]).tolist()
   layers = list(zip(starts, starts[1:], starts[2:], strict=False))
@@ -74,7 +74,7 @@ def choose(
     by_structure.setdefault(structures, []).append(subset)
 
   def fastest(subsets: Sequence[int]) -> list[tuple[float, Choice]]:
-    """Returns the fastest of some groups of one structure for each network."""
+    """Returns each network's fastest group among some of one structure."""
     sizes = tuple(form.index.size for form in forms[subsets[0]])
     found = []
     for symmetries_of in networks:

@@ -32,8 +32,8 @@ from aen.train import score as score_lib
 
 _PREDICT_BATCH = 1000
 _NOT_IN_JSON = ('model', 'variables', 'image_shape')  # of `Best`
-_IMBALANCE = 3  # the largest class over the smallest, beyond which it is said
-_SCREENED = {  # outcome -> what it says about symmetries of the chosen network
+_IMBALANCE = 3  # largest class over smallest, beyond which verdicts mention it
+_SCREENED = {  # outcome -> sentence about symmetries of the chosen network
   'accepted': 'The data are compatible with {}.',
   'undecided': 'The screen cannot tell whether the data have {}.',
   'rejected': 'By the screen, the data do not have {}.',
@@ -46,8 +46,8 @@ class Ranked:
 
   network: int  # its number in the space
   symmetries: tuple[str, ...]  # its shortest names
-  implied: tuple[str, ...]  # the names that come with those
-  num_weights: int  # free ones
+  implied: tuple[str, ...]  # the names that those imply
+  num_weights: int  # free weights
   search: score_lib.Score
   retrained: score_lib.Score | None = None  # if it was among the best
 
@@ -67,17 +67,17 @@ class Best:
   """The chosen network, trained. Fields are in the order of result.json."""
 
   symmetries: tuple[str, ...]  # its shortest names, also of other choices
-  implied: tuple[str, ...]  # the symmetries that come with them
-  accuracy: float  # on the test images, mean over seeds; R² of numbers
+  implied: tuple[str, ...]  # the symmetries that they imply
+  accuracy: float  # on the test images, mean over seeds; R² for regression
   baseline_accuracy: float
-  balanced_accuracy: float | None = None  # mean over classes; None for numbers
+  balanced_accuracy: float | None = None  # mean over classes, if there are any
   baseline_balanced_accuracy: float | None = None
   class_shares: tuple[float, ...] = ()  # of the training examples
   scaling: evaluate_lib.Scaling  # applied by `predict` to images
-  target_scaling: evaluate_lib.Scaling | None = None  # of numbers to predict
+  target_scaling: evaluate_lib.Scaling | None = None  # for regression
   classes: tuple[Any, ...] = ()  # the labels as given; 0, 1, … if empty
   gain: score_lib.Gain  # the difference of the accuracies
-  class_names: tuple[str, ...] = ()  # one per label; empty for numbers
+  class_names: tuple[str, ...] = ()  # one per label; empty for regression
   # Not in result.json:
   model: nn.Module
   variables: Mapping[str, Any]  # its parameters, {'params': …}
@@ -90,11 +90,11 @@ class Best:
 
   @property
   def is_regression(self) -> bool:
-    """Whether it predicts numbers, not classes."""
+    """Whether it predicts numbers rather than classes."""
     return self.target_scaling is not None
 
   def written(self, accuracy: float) -> str:
-    """Returns an accuracy in percent, or R² of numbers."""
+    """Returns an accuracy as text: in percent, or R² for regression."""
     if self.is_regression:
       return f'R² = {accuracy:.3f}'
     return f'{100 * accuracy:.1f} %'
@@ -150,8 +150,8 @@ class Best:
   def export(self, path: io_lib.PathLike) -> None:
     """Writes an ONNX file: raw pixels in, class scores out; see `aen.export`.
 
-    Numbers come out standardised: multiply them by `target_scaling.std` and add
-    `target_scaling.mean`.
+    Regression outputs are standardised: multiply them by `target_scaling.std`
+    and add `target_scaling.mean`.
     """
     export_lib.export(
       self.model,
@@ -167,7 +167,7 @@ class Best:
 def outputs(
   model: nn.Module, variables: Mapping[str, Any], images: np.ndarray
 ) -> np.ndarray:
-  """Returns what a network makes of scaled images, float32 [N, outputs]."""
+  """Applies a network to scaled images. float32 [N, outputs]."""
   starts = range(0, max(1, len(images)), _PREDICT_BATCH)
   batches = [images[i : i + _PREDICT_BATCH] for i in starts]
   return np.concatenate([_apply(model, variables, x) for x in batches])
@@ -193,7 +193,7 @@ class Step(NamedTuple):
 
   state: int
   value: float
-  epsilon: float | None = None  # the probability of a random action, if any
+  epsilon: float | None = None  # the probability of a random action
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -208,11 +208,11 @@ class SearchResult:
       their final score, then the others by their score in the search.
     counts: The cost of the search.
     trace: Every proposed state, in order.
-    q_values: The agent's final estimates, for the empty and the best state, of
-      the value of toggling each bit: (state, values) each.
+    q_values: The agent's final Q-values of the empty and of the best state, as
+      (state, values of toggling each bit).
     space: The networks it chose among.
     screening: Which symmetries the training images have, if that was tested.
-    config: What determined it, as in config.json; empty if it is not known.
+    config: The configuration, as in config.json; empty if it is not known.
   """
 
   dataset: str
@@ -228,7 +228,7 @@ class SearchResult:
 
   @property
   def baseline(self) -> int:
-    """The network that the chosen one is compared with; maybe itself."""
+    """The network that the chosen one is compared with, possibly itself."""
     return self.space.baseline(self.ranking[0].network)
 
   @property
@@ -269,30 +269,30 @@ class SearchResult:
           f'The budget sufficed for {without} alone, which {verb} {reached};'
           ' give more of it, or downscale=2.'
         ]
-      return ' '.join([*sentences, *self._remarks()])
-    name = best.name
-    if best.implied:
-      name += f', which also implies {", ".join(best.implied)}'
-    compared = (
-      f'{name}: {reached}, against {best.written(best.baseline_accuracy)}'
-      f' without {helper}: {gained}'
-    )
-    if gain.is_clear:
-      return ' '.join([f'{compared}.', *self._remarks()])
-    final = {e.name: e.retrained.value for e in self.ranking if e.retrained}
-    chosen = self.ranking[0].name
-    favoured = max(final, key=final.__getitem__, default=chosen)
-    lead = 'Validation favours'
-    if favoured != chosen:
-      lead = f'As good as {favoured} by validation, with fewer weights:'
-    sentence = f'{lead} {compared}, which may be chance.'
-    return ' '.join([sentence, *self._doubts(), *self._remarks()])
+    else:
+      name = best.name
+      if best.implied:
+        name += f', which also implies {", ".join(best.implied)}'
+      compared = (
+        f'{name}: {reached}, against {best.written(best.baseline_accuracy)}'
+        f' without {helper}: {gained}'
+      )
+      sentences = [f'{compared}.']
+      if not gain.is_clear:
+        sentences = self._doubts(compared)
+    return ' '.join([*sentences, *self._remarks()])
 
-  def _doubts(self) -> list[str]:
-    """Returns what else is known of a gain that is not clear."""
-    best, gain, doubts = self.best, self.best.gain, []
+  def _doubts(self, compared: str) -> list[str]:
+    """Returns a comparison whose gain is not clear, and further evidence."""
+    best, gain, chosen = self.best, self.best.gain, self.ranking[0]
+    values = {e.name: e.retrained.value for e in self.ranking if e.retrained}
+    favoured = max(values, key=values.__getitem__, default=chosen.name)
+    lead = 'Validation favours'
+    if favoured != chosen.name:
+      lead = f'As good as {favoured} by validation, with fewer weights:'
+    doubts = [f'{lead} {compared}, which may be chance.']
     final = {entry.network: entry.retrained for entry in self.ranking}
-    ours, theirs = self.ranking[0].retrained, final.get(self.baseline)
+    ours, theirs = chosen.retrained, final.get(self.baseline)
     if ours and theirs:
       doubts.append(
         f'Its mean over {ours.num_seeds} validation splits is'
@@ -315,10 +315,10 @@ class SearchResult:
     return doubts
 
   def _remarks(self) -> list[str]:
-    """Returns what the reader of any verdict should know about the data."""
+    """Returns a warning if the classes are imbalanced."""
     best = self.best
     ours, theirs = best.balanced_accuracy, best.baseline_balanced_accuracy
-    if ours is None or theirs is None:  # numbers
+    if ours is None or theirs is None:  # regression
       return []
     shares = [share for share in best.class_shares if share]
     if max(shares) <= _IMBALANCE * min(shares):
@@ -351,7 +351,7 @@ class SearchResult:
 
     Args:
       directory: Where it was saved.
-      symmetries: Your own symmetries among those of the search; files hold only
+      symmetries: Custom symmetries of the search, of which files hold only the
         names.
 
     Raises:
@@ -366,7 +366,7 @@ class SearchResult:
 
 
 class DamagedError(ValueError):
-  """A result that was damaged on disk; the same search makes it again."""
+  """A result is damaged on disk; running the search again restores it."""
 
 
 def _damaged(path: pathlib.Path, why: object) -> DamagedError:
@@ -383,8 +383,8 @@ def finished(
 ) -> SearchResult | None:
   """Returns the result of a search, if it has finished.
 
-  Raises a `ValueError` for the result of another search. A damaged result is
-  reported in one line and made again: its children are in the store.
+  Raises a `ValueError` for the result of another search. Reports a damaged
+  result in one line and returns None: its children are still in the store.
   """
   if not (run_dir / 'result.json').exists():
     return None
@@ -480,7 +480,7 @@ def save_params(directory: pathlib.Path, variables: Mapping[str, Any]) -> None:
 
   directory = directory.absolute()
   directory.parent.mkdir(parents=True, exist_ok=True)
-  # Names of its own, so that processes never share a half-written checkpoint.
+  # Unique names, so that processes never share a half-written checkpoint.
   with (
     tempfile.TemporaryDirectory(
       prefix='.best.', suffix='.incomplete', dir=directory.parent
@@ -498,10 +498,10 @@ def save_params(directory: pathlib.Path, variables: Mapping[str, Any]) -> None:
 def load_params(
   directory: pathlib.Path, model: nn.Module, x: Any, checksum: str | None
 ) -> Any:
-  """Reads an Orbax checkpoint of the variables that a model has for inputs x.
+  """Reads an Orbax checkpoint of the variables of a model with inputs x.
 
-  Raises a `DamagedError` if it is missing, cannot be read, or holds weights of
-  another checksum; the checksum None accepts any weights.
+  Raises a `DamagedError` if it is missing, cannot be read, or does not match
+  the checksum, unless that is None.
   """
   import orbax.checkpoint as ocp
 
@@ -509,7 +509,7 @@ def load_params(
   try:
     with ocp.StandardCheckpointer() as checkpointer:
       variables = checkpointer.restore(directory.absolute(), expected)
-  except Exception as error:  # there is no end to what it raises
+  except Exception as error:  # Orbax raises many types
     why = (str(error).splitlines() or [repr(error)])[0]
     raise _damaged(directory, why) from error
   if checksum is not None and checksum != weights_checksum(variables):
@@ -587,9 +587,9 @@ def _from_json(
 
 
 def _restored(kind: Any, stored: Any, **others: Any) -> Any:
-  """Makes a dataclass, or one of its fields, of JSON by its type.
+  """Converts JSON to a dataclass, or to one of its fields, by its type.
 
-  Older files lack fields that have a default.
+  Fields that older files lack keep their defaults.
   """
   parts = typing.get_args(kind)
   if types.NoneType in parts and stored is not None:  # such as Score | None
@@ -604,7 +604,7 @@ def _restored(kind: Any, stored: Any, **others: Any) -> Any:
   return stored
 
 
-# kind -> factory(symmetries=…, **the rest of the description)
+# kind -> factory(symmetries=…, **rest of the spec)
 KINDS: Mapping[str, Callable[..., space_lib.Space]] = {
   'mlp': mlp_space.mlp_space,
   'gcnn': gcnn_space.gcnn_space,
@@ -614,17 +614,17 @@ KINDS: Mapping[str, Callable[..., space_lib.Space]] = {
 def from_spec(
   spec: Mapping[str, Any], symmetries: symmetries_lib.SymmetryLike = ()
 ) -> space_lib.Space:
-  """Makes the space that `Space.spec` described: MLPs if it names no kind.
+  """Rebuilds a space from its `Space.spec`; without a kind, one of MLPs.
 
-  Symmetries that are not built in have to be passed.
+  Symmetries that are not built in must be passed.
   """
   rest = dict(spec)
   kind, names = rest.pop('kind', 'mlp'), rest.pop('symmetries')
-  actions = rest.pop('actions', [None] * len(names))  # older files: none
+  actions = rest.pop('actions', [None] * len(names))  # missing in older files
   own = symmetries_lib.as_symmetries(symmetries)
   known = {**symmetries_lib.NAMED, **{s.name: s for s in own}}
   grid = spec['image_shape'][: spec.get('grid_axes', 2)]
-  # Launchers name functions by module: found by what they do instead.
+  # Launchers name functions by module: match these by their action instead.
   for name, action in zip(names, actions, strict=True):
     for symmetry in own if name not in known else ():
       if space_lib.action(symmetry, grid) == action:

@@ -1,7 +1,7 @@
-"""Which symmetries do the data have? An exact test, before any training.
+"""Tests exactly which symmetries the data have, before any training.
 
-Every candidate symmetry is tested by `invariance`; this module turns p-values
-into outcomes, and outcomes into words, a figure and the order of a search.
+`invariance` tests every candidate symmetry; this module turns p-values into
+outcomes, and outcomes into words, a figure and the order of a search.
 
 Legend: N examples, S symmetries, B randomisations, R networks.
 """
@@ -22,14 +22,14 @@ from aen.groups.lattice import chosen
 from aen.search import invariance
 from aen.search import space as space_lib
 
-# Of the family-wise error. Data with one true symmetry lose it with this
+# The family-wise error rate. Data with a single symmetry lose it with this
 # probability, so it is lower than the usual 5 %.
 LEVEL = 0.02
-BOUND = 0.55  # of pairs told apart, below which a symmetry may be accepted
+BOUND = 0.55  # share of pairs told apart, up to which symmetries are accepted
 _RANDOMIZATIONS = 999
-_POWER = 0.9  # with which `examples_needed` suffice
+_POWER = 0.9  # of the test with `examples_needed`
 _MAX_PAIRS = 2**25  # of points, up to which closures are computed
-_NUM_SAMPLES = 6  # examples that the figure shows
+_NUM_SAMPLES = 6  # examples in the figure
 _NUM_BINS = 5  # of numbers to predict
 
 REJECTED, ACCEPTED, UNDECIDED = 'rejected', 'accepted', 'undecided'
@@ -37,7 +37,7 @@ REJECTED, ACCEPTED, UNDECIDED = 'rejected', 'accepted', 'undecided'
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-  """What the test says about one symmetry.
+  """The outcome of the test of one symmetry.
 
   Attributes:
     outcome: 'rejected': the distribution is not invariant. 'accepted': it is
@@ -46,9 +46,8 @@ class Finding:
     order: The order of the symmetry on this grid.
     p_value: Exact for this symmetry alone.
     adjusted_p_value: Corrected for the number of symmetries (Holm).
-    effect: Shown an example and its transformed copy, a classifier that was
-      fitted to the other examples picks the original in this share of cases;
-      0.5 is chance.
+    effect: How often a classifier that was fitted to the other examples can
+      tell an example from its transformed copy; 0.5 is chance.
     effect_limit: The upper 95 % confidence limit of `effect`.
     discrepancy: T minus its mean under randomisation, relative to the mean of
       ‖φ(x_0) - mean_j φ(x_l)‖². Unbiased, so it may be below 0.
@@ -69,9 +68,8 @@ class Finding:
   def power(self, factor: float) -> float:
     """Returns the probability of p ≤ level with `factor` times the examples.
 
-    This takes the discrepancy as measured for the true one. T is about normal,
-    its variance at most v² + 2√2 v δ for a discrepancy δ and a noise v, which
-    falls as 1/N.
+    Assumes that the true discrepancy δ is the measured one. T is about normal
+    with a variance of at most v² + 2√2 v δ, where the noise v falls as 1/N.
     """
     noise = max(self.noise, 1e-12) / factor
     truth = max(self.discrepancy, 0.0)
@@ -84,17 +82,16 @@ class Screening:
   """Which symmetries the data have.
 
   Attributes:
-    findings: What the test says about each candidate, by name.
+    findings: The outcome for each candidate, by name.
     num_examples: N.
     num_groups: Groups of dependent examples; N if all are independent.
     num_duplicates: Examples that equal an earlier one.
     num_randomizations: B.
-    level: Of the family-wise error.
-    bound: Of `Finding.effect_limit`, below which a symmetry is accepted.
-    implied: Further candidates that every network with the accepted symmetries
-      has; None if the grid is too large to tell.
-    generators: As few accepted symmetries as give the same network, found by
-      leaving out what the others imply.
+    level: The family-wise error rate.
+    bound: Of `Finding.effect_limit`, up to which a symmetry is accepted.
+    implied: Further candidates that the accepted symmetries imply in a network;
+      None if the grid is too large to tell.
+    generators: The accepted symmetries without those that the others imply.
     samples: Some examples and their transformed copies, for `figure`; none
       after loading. [1 + S, samples, *grid, channels]
   """
@@ -122,7 +119,7 @@ class Screening:
 
   @property
   def undecided(self) -> tuple[str, ...]:
-    """Symmetries that more examples are needed for."""
+    """Symmetries for which there are too few examples to tell."""
     return self._with(UNDECIDED)
 
   def _with(self, outcome: str) -> tuple[str, ...]:
@@ -135,26 +132,26 @@ class Screening:
 
   @property
   def adjusted_p_values(self) -> dict[str, float]:
-    """Holm's p-values: reject those up to α for a family-wise error of α."""
+    """Holm's p-values: reject those ≤ α for a family-wise error rate of α."""
     return {name: f.adjusted_p_value for name, f in self.findings.items()}
 
   @property
   def effects(self) -> dict[str, float]:
-    """How often an example is told from its transformed copy; 0.5 is chance."""
+    """How often examples are told from transformed copies; 0.5 is chance."""
     return {name: f.effect for name, f in self.findings.items()}
 
   @property
   def conflicts(self) -> tuple[str, ...]:
-    """Rejected symmetries that every network with the accepted ones has."""
+    """Rejected symmetries that the accepted ones imply in a network."""
     return tuple(n for n in self.implied or () if n in self.rejected)
 
   @property
   def examples_needed(self) -> dict[str, int | None]:
-    """How many examples would settle each question.
+    """How many examples are needed to decide on each symmetry.
 
-    For a rejected symmetry: how many suffice to reject it in nine of ten cases.
-    For another: how many suffice for its effect limit to fall below the bound,
-    if its effect is what it seems; None if that is not below the bound itself.
+    For a rejected symmetry, enough to reject it with a power of 90 %. For
+    others, enough for the effect limit to fall below the bound, assuming that
+    the effect is as measured; None if that is not below the bound itself.
     """
     needed: dict[str, int | None] = {}
     for name, finding in self.findings.items():
@@ -177,8 +174,9 @@ class Screening:
     if self.accepted:
       parts.append(f'The data are compatible with {_list(self.accepted)}.')
     if self.undecided:
-      needed = [self.examples_needed[name] or 0 for name in self.undecided]
-      least = f'; about {max(needed)} would do' if max(needed) else ''
+      needed = self.examples_needed
+      most = max(needed[name] or 0 for name in self.undecided)
+      least = f'; about {most} would do' if most else ''
       parts.append(
         f'{self.num_examples} examples are too few to decide on'
         f' {_list(self.undecided)}{least}.'
@@ -209,7 +207,7 @@ class Screening:
     return f'Screening({self.verdict!r})'
 
   def as_json(self) -> dict[str, Any]:
-    """Returns everything but the samples, for JSON."""
+    """Returns all fields but the samples, for JSON."""
     fields = dataclasses.asdict(self)
     del fields['samples']
     return fields
@@ -230,12 +228,12 @@ class Screening:
   def order(self, table: space_lib.Networks, weights: np.ndarray) -> list[int]:
     """Returns all networks, most promising first, for the strategy 'screened'.
 
-    The accepted symmetries' network comes first, then those with fewer of its
-    symmetries, fewest weights first. The others follow in the order of their
+    Networks whose symmetries the accepted ones imply come first, those with the
+    fewest weights before others. The rest follow in ascending order of their
     largest discrepancy.
 
     Args:
-      table: The networks; choices that were not tested do not count.
+      table: The networks; choices that were not tested are ignored.
       weights: The number of weights of each network. [R]
     """
     accepted = [name for name in self.accepted if name in table.bits]
@@ -295,7 +293,7 @@ class Screening:
 def upper_limit(share: float, count: int) -> float:
   """Returns the upper end of a one-sided 95 % interval for a proportion.
 
-  By Wilson's score interval, which is sensible for shares near 1 too:
+  Wilson's score interval, which also holds near 1:
     (p + z²/2n + z √(p (1 - p) / n + z²/4n²)) / (1 + z²/n).
   """
   z = float(special.ndtri(0.95)) / math.sqrt(count)
@@ -321,22 +319,21 @@ def screen(
   Args:
     inputs: Examples, independent of each other. [N, *grid], or with channels,
       such as [N, H, W, C].
-    labels: The class of each example [N]; the test is then whether the
-      distribution of each class is invariant. By default the distribution of
-      all examples.
+    labels: The class of each example [N], to test whether the distribution of
+      each class is invariant. By default that of all examples is tested.
     symmetries: Names, functions of an array, `Symmetry` objects, or a mix; by
       default those of `symmetries.CANDIDATES` that can act on the grid.
-    groups: Examples with equal numbers depend on each other, such as augmented
-      copies of one image, and are transformed together. [N]. Equal examples
-      always are.
-    grid: The axes of an example that symmetries act on, the first ones; by
-      default as `own.as_inputs` says. The others are channels.
+    groups: The group of each example [N]. Examples of one group depend on each
+      other, such as augmented copies of one image, and are transformed
+      together. Equal examples always are.
+    grid: The shape of the first axes of an example, on which symmetries act; by
+      default as in `own.as_inputs`. The others are channels.
     level: The largest probability of rejecting any symmetry that the data have.
-    bound: Accept a symmetry that is not rejected if the upper confidence limit
-      of its effect is at most this.
+    bound: A symmetry that is not rejected is accepted if the upper confidence
+      limit of its effect is at most this.
     num_randomizations: B, at least S / level - 1 with S symmetries; by default
       999, or that if it is more.
-    num_frequencies: F, of the random Fourier features.
+    num_frequencies: The number of random Fourier frequencies, F.
     seed: Random seed.
 
   Returns:
@@ -350,7 +347,7 @@ def screen(
   classes = _as_classes(labels, len(examples))
   if symmetries is None:
     symmetries = space_lib.applicable([grid])
-  # One that is given twice is one hypothesis.
+  # A symmetry that is given twice is one hypothesis.
   symmetries = tuple(dict.fromkeys(symmetries_lib.as_symmetries(symmetries)))
   seed = io_lib.seed(seed)
   io_lib.real(bound, 'bound', 0, np.inf)
@@ -404,9 +401,9 @@ def screen(
 
 
 def binned(labels: np.ndarray) -> np.ndarray:
-  """Returns classes as they are, and numbers as the fifth they belong to.
+  """Returns classes unchanged, and numbers as their quintile.
 
-  If (g x, y) is distributed as (x, y), then so is x within every range of y.
+  If (g x, y) is distributed as (x, y), this holds within every range of y.
   """
   if labels.dtype.kind != 'f':
     return labels
@@ -535,7 +532,7 @@ def _conclude(
 def _closure(
   permutations: Mapping[str, np.ndarray], accepted: Sequence[str]
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-  """Returns what the accepted symmetries imply, and which of them are needed.
+  """Returns what the accepted symmetries imply, and their generators.
 
   A linear layer from the grid to itself that is equivariant to the accepted
   symmetries has one weight per orbit of pairs of points. It is equivariant to

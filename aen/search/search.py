@@ -33,7 +33,7 @@ from aen.train import score as score_lib
 from aen.train import store as store_lib
 from aen.train.store import Record
 
-# The paper's children see 4000 images four times, 64 at once: 250 steps.
+# The paper: 4 epochs of 4000 images, in batches of 64, which are 250 steps.
 SEARCH_IMAGES = 4000
 SEARCH_STEPS = 250
 MIN_EPOCHS = 4
@@ -41,9 +41,9 @@ MAX_EXHAUSTIVE = 1000  # networks, beyond which `discover` uses the DQN
 MAX_CNNS = 48  # networks that `discover` trains of group CNNs, by default
 NETWORKS = ('mlp', 'cnn')
 _EXPLORING_SHARE = 0.5  # of a time limit
-_USED_SHARE = 0.85  # of a time limit, before results are due
-_FEWEST_SEEDS = 3  # of retraining, before fewer networks are retrained
-_LONG = 30  # minutes, from which on the line on time says how to shorten it
+_USED_SHARE = 0.85  # of a time limit, for exploring and retraining together
+_FEWEST_SEEDS = 3  # of retraining, below which fewer networks are retrained
+_LONG = 30  # minutes, beyond which the estimate says how to shorten a search
 
 _Children = Mapping[int, Sequence[Record]]  # by network
 
@@ -74,21 +74,21 @@ def discover(
 
   First, `screen` tests which symmetries the data have. Then every distinct
   network is trained on some of the examples and scored on others; the best are
-  retrained with several seeds, each with another split into
-  training and validation examples; the chosen one is compared with the network
-  without symmetry on test examples, which are used for nothing else.
+  retrained with several seeds, each with its own split into training and
+  validation examples; the chosen one is compared with the network without
+  symmetry on test examples, which are used for nothing else.
 
   Args:
     images: Numbers of any shape: images [N, H, W] or [N, H, W, C], sequences
       [N, L] or [N, L, C], volumes [N, D, H, W] or [N, D, H, W, C], tables
       [N, F].
-    labels: One per example. Classes (whole numbers, names, truth values,
-      one-hot rows, anything that can be hashed), or numbers to predict.
+    labels: One per example. Classes (integers, names, Booleans, one-hot rows,
+      any hashable values), or numbers to predict.
     test_images: As `images`; by default a sixth of the examples is held out.
     test_labels: As `labels`.
     class_names: One per class, in the order of the labels.
     grid_axes: How many axes of an example are its grid, on which symmetries
-      act; a further axis holds channels. By default as `own.as_inputs` says.
+      act; a further axis holds channels. By default as in `own.as_inputs`.
     task: 'classification' or 'regression'; by default regression if labels are
       floats with fractions.
     symmetries: Names, functions of an array, permutations as integer arrays,
@@ -100,19 +100,18 @@ def discover(
     hidden_shapes: The grids of the hidden layers of MLPs; see `mlp_space`.
     head: 'invariant' (the outputs do not change when the input is transformed,
       which says most about the data) or 'dense' (the paper's).
-    downscale: Averages blocks of this side on the grid before anything else,
-      for large images; `predict` then takes images that are averaged too.
+    downscale: Side of the blocks of the grid that are averaged first, for large
+      images; `predict` then expects averaged images too.
     strategy: Name in `strategies.STRATEGIES`; by default 'screened' if there is
-      a budget, else every network is trained if there are at most 1000, else
-      'dqn'.
+      a budget, else 'exhaustive' for at most 1000 networks, else 'dqn'.
     recipe: Hyperparameters; by default Adam, as many steps as the paper's, and
-      the likelihood of the validation labels as the criterion. A dict changes
+      the likelihood of the validation labels as the criterion. A dict overrides
       single fields of that default.
     seed: Random seed of the search.
     run_dir: Where to keep results; the same call resumes an interrupted search.
       By default nothing is kept.
-    progress: Whether to print what is found and how long it takes, on stderr.
-    executor: Where to train, as of `search`; by default in this process.
+    progress: Whether to print findings and time estimates to stderr.
+    executor: Where to train, as in `search`; by default in this process.
     **options: Further fields of `SearchConfig`, such as max_networks and
       max_minutes.
 
@@ -186,7 +185,7 @@ def discover(
 
 
 def _check_options(recipe: Any, options: Mapping[str, Any]) -> None:
-  """Raises if `discover` was given an argument that is no option."""
+  """Raises if `discover` was given an unknown argument."""
   changes = {field.name for field in dataclasses.fields(recipe_lib.Recipe)}
   known = {field.name for field in dataclasses.fields(explore_lib.SearchConfig)}
   if not isinstance(recipe, recipe_lib.Recipe | Mapping | None):
@@ -207,9 +206,9 @@ def _check_options(recipe: Any, options: Mapping[str, Any]) -> None:
 
 
 def default_recipe(num_images: int, **changes: Any) -> recipe_lib.Recipe:
-  """Returns a recipe with as many steps as the paper's children take.
+  """Returns a recipe with as many steps as the paper's.
 
-  Where there are fewer images than a batch, a batch is a half of them.
+  If there are fewer images than a batch, a batch is half of them.
   """
   batch_size = changes.get('batch_size', recipe_lib.Recipe.batch_size)
   if num_images < batch_size and 'batch_size' not in changes:
@@ -240,18 +239,17 @@ def search(
     config: How to search.
     run_dir: Where to keep results; the same call resumes an interrupted search
       and reads a finished one. By default nothing is kept.
-    search_images: The search trains on at most this number of images, and
-      validates on a quarter of it; retraining uses all. None for no limit.
+    search_images: Maximum number of training images in the search, with a
+      quarter of it for validation; retraining uses all. None for no limit.
     on_trained: Called with the records of every batch that is trained.
-    evaluator: Makes what trains the children: takes the arguments of
-      `evaluate.make_evaluator` and returns a function of (requests, epochs)
-      that returns one record per request.
+    evaluator: Takes the arguments of `evaluate.make_evaluator` and returns a
+      function of (requests, epochs) that returns one record per request.
     screened: Whether to test which symmetries the training images have, and
       include that in the result; always with the strategy 'screened'.
     executor: Where to train: 'local' (the default), 'processes', 'ray',
       anything with `submit(function, job)` such as Dask's `Client`, or
       `executors.Workers` with further options. The result is the same.
-    say: Is told how long the search will take.
+    say: Called with an estimate of how long the search takes, one line.
     started: When the time limit began, by `time.monotonic`; now by default.
   """
   clock = _Clock(config, time.monotonic() if started is None else started)
@@ -350,7 +348,7 @@ def describe(
 ) -> dict[str, Any]:
   """Returns everything that determines the result of a search, for JSON."""
   options = dataclasses.asdict(config) | {'options': dict(config.options)}
-  for name in ('max_networks', 'max_minutes'):  # younger than run directories
+  for name in ('max_networks', 'max_minutes'):  # not in older run directories
     if options[name] is None:
       del options[name]
   return {
@@ -365,16 +363,15 @@ def describe(
 def _standardised(
   data: dataset_lib.Dataset,
 ) -> tuple[dataset_lib.Dataset, evaluate_lib.Scaling | None]:
-  """Returns data whose numbers to predict have mean 0 and variance 1."""
+  """Standardises numbers to predict to mean 0 and variance 1."""
   if data.num_classes:
     return data, None
   both = np.concatenate([data.train.labels, data.validation.labels])
   scaling = evaluate_lib.scaling_of(both)
-  splits = {
-    name: dataclasses.replace(part, labels=scaling(part.labels))
-    for name in ('train', 'validation', 'test')
-    for part in [getattr(data, name)]
-  }
+  splits = {}
+  for name in ('train', 'validation', 'test'):
+    split = getattr(data, name)
+    splits[name] = dataclasses.replace(split, labels=scaling(split.labels))
   return dataclasses.replace(data, **splits), scaling
 
 
@@ -403,7 +400,7 @@ class _Clock(NamedTuple):
   started: float  # by `time.monotonic`
 
   def left(self, share: float = _USED_SHARE) -> float:
-    """Returns the seconds until a share of the time limit is over."""
+    """Returns the seconds left of a share of the time limit."""
     limit = 60 * (self.config.max_minutes or math.inf)
     return self.started + share * limit - time.monotonic()
 
@@ -416,7 +413,7 @@ class _Clock(NamedTuple):
   ) -> tuple[int, recipe_lib.Recipe]:
     """Returns how many networks to retrain beside the baselines, and how.
 
-    Retraining a child takes `per_child` seconds.
+    `per_child` is the time to retrain a child, in seconds.
     """
     recipe = self.config.final_recipe()
     children = max(0.0, self.left()) / max(per_child, 1e-6)
@@ -431,7 +428,7 @@ class _Clock(NamedTuple):
 class _Steps:
   """The steps of a search, and what they share."""
 
-  data: dataset_lib.Dataset  # numbers to predict are standardised
+  data: dataset_lib.Dataset  # with standardised numbers to predict
   few: dataset_lib.Dataset  # what the search trains on
   space: space_lib.Space
   config: explore_lib.SearchConfig
@@ -442,14 +439,14 @@ class _Steps:
 
   @property
   def longer(self) -> float:
-    """How many times as long as in the search a child is retrained."""
+    """The cost of retraining a child, relative to training it in the search."""
     longer = self.config.final_recipe().epochs / self.config.recipe.epochs
     return longer * len(self.data.train) / len(self.few.train)
 
   def progress(
     self, say: Callable[[str], None]
   ) -> contextlib.AbstractContextManager[Callable[..., None]]:
-    """Shows the progress of a search; says how long it will take."""
+    """Shows the progress of a search, and says how long it takes."""
     space, config = self.space, self.config
     num_networks = min(len(space), config.max_networks or len(space))
     children = num_networks * config.num_seeds
@@ -461,7 +458,7 @@ class _Steps:
     limit, batches = config.max_minutes, itertools.count(1)
 
     def estimate(records: Sequence[Record]) -> None:
-      if next(batches) != 2:  # the first one was compiled
+      if next(batches) != 2:  # the first one includes compilation
         return
       minutes = all_children * records[0].seconds / 60
       line = f'{len(space)} networks, about {_duration(minutes)}'
@@ -494,7 +491,7 @@ class _Steps:
     finalists = list(dict.fromkeys([*baselines, *best]))
     total = len(finalists) * config.retrain_seeds
     # Jobs of a seed are submitted before those of the previous one have
-    # finished, unless the time that those take decides.
+    # finished, unless there is a time limit to check in between.
     ahead = int(config.max_minutes is None)
     by_seed: list[list[Record]] = []
     waiting: list[Callable[[], list[Record]]] = []
@@ -567,13 +564,15 @@ class _Steps:
     images, labels = scaling(data.test.images), data.test.labels
 
     def right(network: int) -> np.ndarray:
-      """Returns which images each child gets right, [S, N]."""
+      """Returns whether each child gets each image right, [S, N].
+
+      For regression, 1 - squared error / variance, whose mean is R².
+      """
       model = space.model(network)
       every = [{'params': record.params} for record in again[network]]
       answers = np.array([result_lib.outputs(model, v, images) for v in every])
       if data.num_classes:
         return answers.argmax(axis=-1) == labels
-      # Of numbers, 1 - squared error / variance, whose mean is R².
       variance = max(float(labels.var(dtype=np.float64)), 1e-12)
       return 1 - np.square(answers[:, :, 0] - labels) / variance
 
@@ -626,13 +625,12 @@ def _as_good(
   screening: screen_lib.Screening,
   criterion: str,
 ) -> int:
-  """Returns the network with the most symmetry that is as good as the best.
+  """Returns the best network, or a more symmetric one that is as good.
 
-  That is a network with further symmetries, none of which the screening
-  rejects, whose validation score is below the best by less than one standard
-  error, as in the one-standard-error rule of Breiman et al. (1984). Scores are
-  compared split by split. Of several such networks, the one with the fewest
-  weights.
+  A network is as good if it has all symmetries of the best and further ones,
+  none of which the screening rejects, and its validation score is within one
+  standard error of the best, as in the rule of Breiman et al. (1984). Scores
+  are compared split by split. Of all these, the one with the fewest weights.
   """
   values = {
     network: np.array([score_lib.value([r], criterion) for r in records])

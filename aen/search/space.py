@@ -1,8 +1,8 @@
-"""What a search needs to know about the networks it chooses among.
+"""Search spaces: which networks there are, and how each is trained.
 
 A state is a set of choices, written as an integer: bit k stands for the k-th
-choice. States with the same weight sharing are one network. The glossary in
-docs/design.md has the other words.
+choice. States with the same weight sharing are one network. Other terms are
+defined in the glossary of docs/design.md.
 
 Legend: K bits, 2^K states, R networks.
 """
@@ -33,7 +33,7 @@ def toggle(state: jax.Array, bit: jax.Array) -> jax.Array:
 
 
 class Networks:
-  """Which states are which network, and the names of both.
+  """Maps states to networks, and names both.
 
   Attributes:
     bits: The names of the K choices.
@@ -48,12 +48,12 @@ class Networks:
 
   @functools.cached_property
   def shortest_states(self) -> np.ndarray:
-    """Each network's shortest state, the lowest of those. int32 [R]."""
+    """Each network's state with the fewest bits, the lowest one. int32 [R]."""
     return lattice_lib.shortest_states(self.network_of)
 
   @functools.cached_property
   def implied_states(self) -> np.ndarray:
-    """All choices that come with each network, as a state. int32 [R]."""
+    """All choices that each network implies, as a state. int32 [R]."""
     states = np.zeros(len(self), np.int32)
     every = np.arange(self.network_of.size, dtype=np.int32)
     np.bitwise_or.at(states, self.network_of, every)
@@ -64,10 +64,10 @@ class Networks:
     return lattice_lib.chosen(int(self.shortest_states[network]), self.bits)
 
   def implied(self, network: int) -> tuple[str, ...]:
-    """Returns the names that come with the shortest ones.
+    """Returns the further names that the shortest ones imply.
 
-    Choices that come with every network, such as flips of a grid with one
-    column, change nothing and are left out.
+    Choices that every network implies, such as flips of a grid with one column,
+    are left out.
     """
     shortest = int(self.shortest_states[network])
     always = int(np.bitwise_and.reduce(self.implied_states))
@@ -75,7 +75,7 @@ class Networks:
     return lattice_lib.chosen(implied, self.bits)
 
   def network(self, names: Iterable[str]) -> int:
-    """Returns the network of some choices, by the names of their bits."""
+    """Returns the network with the named choices."""
     names = set(names)
     if unknown := sorted(names.difference(self.bits)):
       raise ValueError(
@@ -87,7 +87,7 @@ class Networks:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table(Networks):
-  """Networks by their states alone."""
+  """Networks given by their states alone."""
 
   bits: tuple[str, ...]
   network_of: np.ndarray
@@ -97,26 +97,26 @@ class Table(Networks):
 class Space(Table, abc.ABC):
   """The networks that a search chooses among.
 
-  A space numbers its networks and says, for each, which program trains it and
-  which data make that program this network.
+  For each network, a space names the program that trains it, and the inputs
+  that specialise the program to this network.
 
   Attributes:
-    symmetries: The candidate symmetries; the first of the bits.
     image_shape: The shape of one example: the grid, then any channels.
-    lattice: What implies what, if symmetries are all there is to choose.
+    template: A network with all candidate symmetries, which are the first bits.
+    lattice: The lattice of networks, if symmetries are the only choices.
   """
 
-  helper: ClassVar[str]  # what may help, in words, such as 'symmetry'
-  # Makes the space of `spec` and the user's own symmetries, as module:function.
+  helper: ClassVar[str]  # what may improve a network, such as 'symmetry'
+  # Rebuilds a space from its `spec` and custom symmetries, as module:function.
   factory: ClassVar[str] = 'aen.search.result:from_spec'
 
-  symmetries: tuple[symmetries_lib.Symmetry, ...]
   image_shape: tuple[int, ...]
+  template: Any
   lattice: lattice_lib.Lattice | None
 
   @abc.abstractmethod
   def key(self, network: int) -> str:
-    """Returns a name that equal networks share, whatever their table."""
+    """Returns a name that equal networks share, also across spaces."""
 
   @abc.abstractmethod
   def num_weights(self, network: int) -> int:
@@ -124,30 +124,39 @@ class Space(Table, abc.ABC):
 
   @abc.abstractmethod
   def program(self, network: int) -> nn.Module:
-    """Returns a model; networks with equal ones train in one program.
+    """Returns the module to train; equal modules share a compiled program.
 
-    It has the attribute `kernel_init`, which is replaced by the recipe's.
+    Its attribute `kernel_init` is replaced by the recipe's.
     """
 
   @abc.abstractmethod
   def inputs(self, network: int) -> ChildInputs:
-    """Returns the data that make the program this network."""
+    """Returns the inputs that specialise the program to this network."""
 
-  @abc.abstractmethod
   def model(self, network: int) -> nn.Module:
     """Returns the network as a Flax module."""
+    return self.template.clone(symmetries=self.symmetries_of(network))
 
-  @abc.abstractmethod
   def spec(self) -> dict[str, Any]:
-    """Returns what `from_spec` needs to make this space again, for JSON."""
+    """Returns the arguments to rebuild this space by `from_spec`, for JSON."""
+    return {
+      'image_shape': self.image_shape,
+      'num_classes': self.template.num_classes,
+      'symmetries': [s.name for s in self.symmetries],
+      'actions': self.actions(),
+    }
+
+  def actions(self) -> list[str]:
+    """Returns a fingerprint of what each symmetry does to the grid."""
+    return [action(s, self.grid) for s in self.symmetries]
 
   def unpad(self, network: int, params: Any) -> Any:
-    """Returns the program's parameters as those of the model."""
+    """Converts parameters of the program to those of `model`."""
     del network
     return params
 
   def baseline(self, network: int) -> int:
-    """Returns the network without symmetry that a network is compared with."""
+    """Returns the network without symmetry to compare a network with."""
     del network
     return 0
 
@@ -155,9 +164,10 @@ class Space(Table, abc.ABC):
     """Returns all networks that others are compared with, 0 first."""
     return sorted({self.baseline(network) for network in range(len(self))})
 
-  def actions(self) -> list[str]:
-    """Returns a fingerprint of what each symmetry does to the grid."""
-    return [action(s, self.grid) for s in self.symmetries]
+  @property
+  def symmetries(self) -> tuple[symmetries_lib.Symmetry, ...]:
+    """The candidate symmetries."""
+    return self.template.symmetries
 
   @property
   def grid(self) -> tuple[int, ...]:
@@ -165,7 +175,7 @@ class Space(Table, abc.ABC):
     return self.image_shape[:2]
 
   def symmetries_of(self, network: int) -> tuple[symmetries_lib.Symmetry, ...]:
-    """Returns as few symmetries as make a network."""
+    """Returns the fewest symmetries that generate a network."""
     state = int(self.shortest_states[network])
     return lattice_lib.chosen(state, self.symmetries)
 
@@ -180,10 +190,10 @@ def applicable(
   grids: Sequence[Sequence[int]],
   candidates: Iterable[str] | None = None,
 ) -> tuple[symmetries_lib.Symmetry, ...]:
-  """Returns the candidates that act on all grids; warns of the others.
+  """Returns the candidates that act on all grids; warns about the others.
 
-  By default these are `CANDIDATES` of as many axes as the first grid has, that
-  of the inputs.
+  The first grid is that of the inputs; its number of axes selects the default
+  candidates from `CANDIDATES`.
 
   >>> [s.name for s in applicable([(28, 20)], ['rotation', 'vertical_flip'])]
   ['vertical_flip']
