@@ -22,8 +22,8 @@ from scipy import optimize
 import aen
 from aen.groups import spectral
 from aen.groups.lattice import chosen
-from aen.groups.orbits import permutation
 from aen.groups.symmetries import PAPER_SYMMETRIES
+from aen.search import programs
 from experiments import launch
 from experiments import timing
 
@@ -31,16 +31,14 @@ _FLAGS = launch.define(
   batch=([64, 512], 'Batch sizes.', 1),
   repeats=(20, 'Steps of each structure; the fastest counts.', 3),
 )
-
-
-# A group that permutes inputs and outputs, and the number of inputs.
-Layer = tuple[spectral.Abelian, int]
+_GRIDS = ((28, 28), (20, 20), (20, 20))
 
 
 def main(_: list[str]) -> None:
   """Measures all structures, fits and prints."""
   steps: dict[Any, Any] = {}  # one group for each structure
-  for subset, layers in sorted(abelian_layers().items()):
+  abelian_layers = programs.abelian_layers(PAPER_SYMMETRIES, _GRIDS)
+  for subset, layers in sorted(abelian_layers.items()):
     forms = [spectral.spectral_form(*layer) for layer in layers]
     names = chosen(subset, PAPER_SYMMETRIES)
     steps.setdefault(tuple(f.structure for f in forms), (names, layers))
@@ -62,22 +60,9 @@ def main(_: list[str]) -> None:
   print(f'error: median {np.median(errors):.1%}, largest {errors.max():.1%}')
 
 
-def abelian_layers() -> dict[int, list[Layer]]:
-  """Returns both hidden layers for every set of commuting symmetries."""
-  grids = {0: (28, 28), 784: (20, 20), 1184: (20, 20)}  # by their first points
-  generators = [
-    np.concatenate(
-      [first + permutation(name, grid) for first, grid in grids.items()]
-    ).astype(np.int32)
-    for name in PAPER_SYMMETRIES
-  ]
-  return {
-    subset: [(group.on(0, 1184), 784), (group.on(784, 1584), 400)]
-    for subset, group in spectral.abelian_subsets(generators, 1584).items()
-  }
-
-
-def seconds(names: tuple[str, ...], layers: list[Layer], batch: int) -> float:
+def seconds(
+  names: tuple[str, ...], layers: list[programs.Layer], batch: int
+) -> float:
   """Returns the processor time of the fastest training step."""
   model = aen.EquivariantMLP(names)
   collections = aen.sharing_variables(model)

@@ -18,7 +18,6 @@ import numpy as np
 import aen
 from aen.data import transform
 from aen.groups import paper
-from aen.groups.orbits import permutation
 from aen.groups.symmetries import PAPER_SYMMETRIES
 
 NUM_EXAMPLES = 96
@@ -61,7 +60,7 @@ def randomly_transformed(
 @functools.cache
 def _square_group(side: int) -> np.ndarray:
   """Returns the eight symmetries of the square, [8, side²]."""
-  generators = [permutation(name, (side, side)) for name in _SQUARE]
+  generators = [aen.permutation(name, (side, side)) for name in _SQUARE]
   return np.stack(paper.elements(generators, side * side))
 
 
@@ -105,7 +104,7 @@ def sequences(rng: np.random.Generator) -> tuple[Any, ...]:
 
 def large_orders(rng: np.random.Generator) -> tuple[Any, ...]:
   """Images transformed by random powers of a symmetry of order 690 690."""
-  points = permutation(OF_LARGE_ORDER, (8, 8))
+  points = aen.permutation(OF_LARGE_ORDER, (8, 8))
   flat = np.arange(64) / 16 + rng.normal(size=(NUM_EXAMPLES, 64))
   powers = rng.integers(_ORDER, size=NUM_EXAMPLES)
   flat = np.stack(
@@ -136,10 +135,10 @@ def true_symmetries(name: str, side: int = 28) -> tuple[str, ...]:
   identity = np.arange(side * side, dtype=np.int32)
   products = [identity]
   for own in config.symmetries:
-    points = permutation(own, (side, side))
+    points = aen.permutation(own, (side, side))
     if config.as_published and 'translation' in own:
       axis = int(own.startswith('horizontal'))
-      points = permutation(lambda x, a=axis: np.roll(x, 1, a), (side, side))
+      points = aen.permutation(lambda x, a=axis: np.roll(x, 1, a), (side, side))
     powers = [identity, points]
     if not config.as_published or own == 'rotation':
       powers = paper.elements([points], points.size)
@@ -147,7 +146,7 @@ def true_symmetries(name: str, side: int = 28) -> tuple[str, ...]:
   law = Counter(p.tobytes() for p in products)
 
   def transformed(symmetry: str) -> Counter[bytes]:
-    points = permutation(symmetry, (side, side))
+    points = aen.permutation(symmetry, (side, side))
     return Counter(p[points].tobytes() for p in products)
 
   return tuple(s for s in PAPER_SYMMETRIES if transformed(s) == law)

@@ -18,7 +18,6 @@ import numpy as np
 from aen import io as io_lib
 from aen.groups.symmetries import is_permutation
 from aen.groups.symmetries import MAX_POINTS
-from aen.groups.symmetries import permutation as permutation
 
 _BLOCK = 2**15  # points or pairs that fit into a processor's cache
 _ALONE = np.zeros(1, np.int32)  # the permutation of one output

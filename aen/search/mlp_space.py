@@ -19,7 +19,6 @@ from aen.groups.lattice import chosen
 from aen.groups.lattice import Lattice
 from aen.groups.lattice import lattice
 from aen.groups.orbits import orbits
-from aen.groups.orbits import permutation
 from aen.groups.sharing import dense_sharing
 from aen.groups.sharing import Sharing
 from aen.nn import mlp as mlp_lib
@@ -56,7 +55,9 @@ class MLPSpace(space_lib.Space):
     points = math.prod(last)
     if template.head == 'invariant':
       own = self.symmetries_of(network)
-      labels = orbits([permutation(s, last) for s in own], points)
+      labels = orbits(
+        [symmetries_lib.permutation(s, last) for s in own], points
+      )
       points = int(labels.max()) + 1
     counts = [*map(int, self.lattice.num_weights[network])]
     channels = math.prod(self.image_shape[len(self.grid) :])
@@ -294,7 +295,9 @@ def _own_points(
   If there are many points, it consists of random whole orbits, up to
   `_MAX_HIDDEN` points; the symmetries returned act on both grids.
   """
-  found = [permutation(s, grid) for s in symmetries]  # raises if one cannot act
+  found = [
+    symmetries_lib.permutation(s, grid) for s in symmetries
+  ]  # raises if one cannot act
   labels = orbits(found, math.prod(grid))
   if labels.size <= _MAX_HIDDEN:
     return tuple(symmetries), grid

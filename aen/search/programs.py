@@ -16,7 +16,7 @@ import numpy as np
 
 from aen.groups import spectral
 from aen.groups import symmetries as symmetries_lib
-from aen.groups.orbits import permutation
+from aen.groups.symmetries import permutation
 
 # What a program must save to be worth compiling, in nanoseconds of a training
 # step, summed over networks: 1.5 seconds in the 250 steps of a child. Compiling
@@ -44,6 +44,31 @@ class Programs(NamedTuple):
   forms: dict[int, list[spectral.Spectral]]  # of each layer, by subset
 
 
+# A group that permutes a layer's inputs and outputs, and the number of inputs.
+Layer = tuple[spectral.Abelian, int]
+
+
+def abelian_layers(
+  symmetries: Sequence[symmetries_lib.SymmetryLike],
+  grids: Sequence[Sequence[int]],
+) -> dict[int, list[Layer]]:
+  """Returns the layers of every set of commuting symmetries, as a state."""
+  starts = np.cumsum([0, *map(math.prod, grids)]).tolist()
+  generators = [
+    np.concatenate(
+      [i + permutation(s, g) for i, g in zip(starts, grids, strict=False)]
+    ).astype(np.int32)
+    for s in symmetries
+  ]
+  layers = list(zip(starts, starts[1:], starts[2:], strict=False))
+  return {
+    subset: [(group.on(a, c), b - a) for a, b, c in layers]
+    for subset, group in spectral.abelian_subsets(
+      generators, starts[-1]
+    ).items()
+  }
+
+
 def choose(
   symmetries: Sequence[symmetries_lib.Symmetry],
   grids: Sequence[Sequence[int]],  # of the inputs, and of each layer's outputs
@@ -55,21 +80,11 @@ def choose(
   Greedily adds the structure that saves most, as long as it saves more than a
   compilation costs.
   """
-  starts = np.cumsum([0, *map(math.prod, grids)]).tolist()
-  layers = list(zip(starts, starts[1:], starts[2:], strict=False))
-  generators = [
-    np.concatenate(
-      [i + permutation(s, g) for i, g in zip(starts, grids, strict=False)]
-    ).astype(np.int32)
-    for s in symmetries
-  ]
-  groups = spectral.abelian_subsets(generators, starts[-1])
   costs, forms = {}, {}
   by_structure: dict[tuple[spectral.Structure, ...], list[int]] = {}
-  for subset, group in groups.items():
-    parts = [(group.on(a, c), b - a) for a, b, c in layers]
-    costs[subset] = sum(spectral.step_cost(*part) for part in parts)
-    forms[subset] = [spectral.spectral_form(*part) for part in parts]
+  for subset, layers in abelian_layers(symmetries, grids).items():
+    costs[subset] = sum(spectral.step_cost(*layer) for layer in layers)
+    forms[subset] = [spectral.spectral_form(*layer) for layer in layers]
     structures = tuple(form.structure for form in forms[subset])
     by_structure.setdefault(structures, []).append(subset)
 

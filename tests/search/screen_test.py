@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 import aen
-from aen.groups.orbits import permutation
 from aen.search import invariance
 from aen.search import screen as screen_lib
 from aen.search import space as space_lib
@@ -169,7 +168,7 @@ def test_the_same_seed_gives_the_same_screening():
 def test_any_power_of_a_permutation_is_a_gather():
   rng = np.random.default_rng(0)
   for points in (
-    permutation(invariant_sets.OF_LARGE_ORDER, (8, 8)),
+    aen.permutation(invariant_sets.OF_LARGE_ORDER, (8, 8)),
     rng.permutation(300),
   ):
     cycles = invariance.Cycles.of(points)
@@ -226,7 +225,7 @@ def test_constant_images_have_every_symmetry_that_can_be_seen():
 
 
 def test_what_accepted_symmetries_imply():
-  points = {name: permutation(name, (4, 4)) for name in SQUARE}
+  points = {name: aen.permutation(name, (4, 4)) for name in SQUARE}
   both, flip = SQUARE[:2], SQUARE[1:2]
   assert screen_lib._closure(points, both) == (SQUARE[2:], both)
   assert screen_lib._closure(points, SQUARE) == ((), both)
