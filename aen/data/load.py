@@ -36,7 +36,7 @@ def load_dataset(
   `'fashion_mnist'`, `'kmnist'`, `'emnist/letters'` (and its other configs),
   `'cifar10'`, `'svhn_cropped'`, `'rot_mnist'`, `'rot_mnist_made'`,
   `'sign_language_mnist'`. With transformed images: `'g_mnist/aug3'`, and so on
-  for every square greyscale set and every config of
+  for every square greyscale set of even side and every config of
   `aen.data.transform.CONFIGS`. Or the path of an .npz file (x_train, y_train,
   optionally x_test, y_test, class_names), of a folder with one folder of images
   per class, or of a folder with train/ and test/ of that form.

@@ -1,9 +1,11 @@
 """From files to arrays: one reader per format, in the registry `READERS`.
 
 A reader maps a source and the paths of its files, in the order of the
-catalogue, to images (uint8, 0 is black) and labels of train and test, as
-published. `read` checks checksums, types, shapes, counts and labels for all
-formats.
+catalogue, to images (uint8, 0 is black) and labels of train, then of test. It
+returns them as they are in the files: `as_parts` applies `transposed` and
+`first_label`, and checks types, shapes, counts and labels for all formats. A
+reader must notice a truncated or damaged file: it parses inside `intact`, which
+turns any error into one line.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +17,7 @@ import math
 import pathlib
 import tarfile
 from typing import Any
+import warnings
 import zipfile
 
 import numpy as np
@@ -28,7 +31,8 @@ from aen.data.catalogue import File
 from aen.data.catalogue import Source
 
 Paths = Sequence[pathlib.Path]
-# For train and test: the first arguments of `part`, at least images and labels.
+# (images, labels) of train, then of test; groups and a record may follow, as in
+# `dataset.part`.
 Arrays = Iterable[Sequence[Any]]
 Reader = Callable[[Source, Paths], Arrays]
 
@@ -67,7 +71,7 @@ def as_parts(
     low, high = labels.min(), labels.max()
     if images.shape[1:] != source.shape or low < first or high > last:
       raise ValueError(
-        f'{source.name}: expected images of shape {source.shape} and labels'
+        f'{where}, {split}: expected images of shape {source.shape} and labels'
         f' {first}…{last}, got {images.shape[1:]} and {low}…{high}; fetch the'
         ' official files'
       )
@@ -113,6 +117,7 @@ def intact(
     if getattr(error, 'filename', None):  # the file cannot be opened
       raise
     reason = ' '.join(str(error).split())
+    reason = reason.partition('; use `usecols`')[0]  # NumPy's advice
     got = 'a truncated or damaged file, or another format'
     if 'Object arrays' in reason:
       got = 'Python objects'
@@ -165,11 +170,16 @@ def read_table(
   `label` is the column of the labels; pixels times `scale` are 0…255.
   """
   with intact(path, '784 pixels from 0 to 255 and a label in every line'):
-    table = np.loadtxt(path, np.float32, ndmin=2, **options)
+    with warnings.catch_warnings():
+      warnings.simplefilter('error')  # of an empty file
+      table = np.loadtxt(path, np.float32, ndmin=2, **options)
     values = np.delete(table, label, axis=1).reshape(len(table), 28, 28) * scale
     if not ((values > -0.5) & (values < 255.5)).all():  # False for NaN as well
       raise ValueError(f'values from {values.min()} to {values.max()}')
-  return np.rint(values).astype(np.uint8), table[:, label].astype(np.int32)
+    labels = table[:, label]
+    if not (labels % 1 == 0).all():  # False for NaN and infinity as well
+      raise ValueError('labels that are not whole numbers')
+  return np.rint(values).astype(np.uint8), labels.astype(np.int32)
 
 
 def read_npz(

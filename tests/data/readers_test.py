@@ -266,6 +266,41 @@ def test_other_truncated_files(name, use_tiny, tmp_path):
     aen.load_dataset(name, raw_dir=tmp_path)
 
 
+def without(text, start, stop):
+  return text[:start] + text[stop:]
+
+
+@pytest.mark.parametrize('name', ['rot_mnist', 'sign_language_mnist'])
+@pytest.mark.parametrize(
+  'damage',
+  [
+    lambda text: '',
+    lambda text: '\n',
+    lambda text: without(text, len(text) // 2, len(text) // 2 + 40),
+    lambda text: text.replace(text.split('\n')[1], 'page not found', 1),
+  ],
+)
+def test_damaged_tables(name, damage, use_tiny, tmp_path):
+  source = use_tiny(name)
+  paths = [tmp_path / source.folder / file.name for file in source.files]
+  paths[0].write_text(damage(paths[0].read_text()))
+  with pytest.raises(ValueError, match='fetch it again') as caught:
+    list(readers.READERS[source.format](source, paths))
+  assert '\n' not in str(caught.value)
+  assert 'usecols' not in str(caught.value)
+
+
+@pytest.mark.parametrize('label', ['3.7', 'nan', 'inf'])
+def test_labels_of_tables_are_whole_numbers(label, use_tiny, tmp_path):
+  source = use_tiny('rot_mnist')
+  paths = [tmp_path / source.folder / file.name for file in source.files]
+  lines = paths[0].read_text().splitlines()
+  lines[1] = f'{lines[1].rpartition(" ")[0]} {label}'
+  paths[0].write_text('\n'.join(lines))
+  with pytest.raises(ValueError, match='labels that are not whole numbers'):
+    list(readers.READERS[source.format](source, paths))
+
+
 @pytest.mark.parametrize(
   ('content', 'message'),
   [

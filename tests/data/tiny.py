@@ -176,7 +176,8 @@ def _write_table(
   ) -> None:
     for file, side in zip(source.files, (parts.train, parts.test), strict=True):
       rows = zip(side.images, side.labels, strict=True)
-      lines = [row(image.ravel(), int(label)) for image, label in rows]
+      first = source.first_label
+      lines = [row(image.ravel(), first + int(label)) for image, label in rows]
       (folder / file.name).write_text(header + '\n'.join(lines) + '\n')
 
   return write
@@ -190,6 +191,8 @@ def _sign_row(pixels: np.ndarray, label: int) -> str:
   return ','.join(str(value) for value in (label + (label > 8), *pixels))
 
 
+# By format. A writer gets images upright and labels from 0, and writes every
+# file of `source.files` as it is published.
 WRITERS = {
   'idx': _write_idx,
   'npz': _write_npz,
