@@ -104,7 +104,7 @@ def search(
   call = CONTENDERS.get(label, label)
   name, options = parse_strategy(call)
   strategy = traces_lib.make_strategy(landscape, name, **options)
-  rounds = _rounds(name, strategy, landscape)
+  rounds = strategy.max_rounds
   details, searches, chunk = '', _FLAGS.seeds, _CHUNK
   if name == 'dqn':
     agent = agent_lib.DQNConfig(**options)
@@ -127,20 +127,6 @@ def search(
       traces_lib.save(path, traces)
     parts.append(traces)
   return compare.Trace(*(np.concatenate(x) for x in zip(*parts, strict=True)))
-
-
-def _rounds(
-  name: str, strategy: Any, landscape: landscape_lib.Landscape
-) -> int:
-  """Returns the largest number of rounds of a search."""
-  steps = {
-    'exhaustive': len(landscape),
-    'random': len(landscape),
-    'halving': 3 * len(landscape),
-  }.get(name, getattr(strategy, 'max_steps', 3000))
-  if name == 'random' and not strategy.distinct:
-    steps = len(landscape.network_of)
-  return -(-steps // getattr(strategy, 'per_round', 1))
 
 
 def _curve_rows(curves: dict[str, compare.Curves]) -> Iterator[dict[str, Any]]:

@@ -163,7 +163,7 @@ def search(**defaults: Any) -> Callable[[recipe_lib.Recipe], aen.SearchConfig]:
   def make(recipe: recipe_lib.Recipe) -> aen.SearchConfig:
     fields, options = searching(), agent()
     strategy, arguments = parse_strategy(fields.pop('strategy'))
-    known = strategies.option_names(strategy)
+    known = strategies.option_names(strategy, *arguments)
     if strategy == 'dqn':
       if len(options['models']) == 1:
         options['models'] *= len(options['epsilons'])

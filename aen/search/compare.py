@@ -39,12 +39,12 @@ def simulate(
   """
   known, network_of = jnp.asarray(known, jnp.float32), jnp.asarray(network_of)
 
-  def one_round(state: Any, _: None) -> tuple[Any, Trace]:
-    state, proposal = strategy.propose(state)
+  def one_round(memory: Any, _: None) -> tuple[Any, Trace]:
+    memory, proposal = strategy.propose(memory)
     found = known[network_of[proposal.states], proposal.epochs - 1]
     values = jnp.where(proposal.states >= 0, found, 0)
-    state = strategy.observe(state, proposal, values)
-    return state, Trace(proposal.states, proposal.epochs, values)
+    memory = strategy.observe(memory, proposal, values)
+    return memory, Trace(proposal.states, proposal.epochs, values)
 
   begin = strategy.init(key, known[network_of[0], -1])
   return jax.lax.scan(one_round, begin, length=rounds)

@@ -183,12 +183,12 @@ def explore(
 
   train(space.baselines(), epochs)
   baseline = score_lib.value(records[int(network_of[0])], criterion)
-  state = init(jax.random.key(config.seed), baseline)
+  memory = init(jax.random.key(config.seed), baseline)
   while any(
     trained(network) < epochs for network in range(len(space))
-  ) and not finished(state):
-    now = None if epsilon is None else float(epsilon(state))
-    state, proposal = propose(state)
+  ) and not finished(memory):
+    now = None if epsilon is None else float(epsilon(memory))
+    memory, proposal = propose(memory)
     proposed = np.asarray(proposal.states).tolist()
     used = [s for s in proposed if s != strategies.NO_STATE]
     length = int(np.max(proposal.epochs))  # the same for all of a round
@@ -209,12 +209,12 @@ def explore(
     if len(values) < len(set(used)):  # the budget is spent
       break
     found = np.array([values.get(s, 0.0) for s in proposed], np.float32)
-    state = observe(state, proposal, found)
+    memory = observe(memory, proposal, found)
   q_values: tuple[Any, ...] = ()
   if strategy.q_values is not None and trace:
     best = max(trace, key=lambda step: step.value).state
     shown = np.unique([space_lib.EMPTY, best]).astype(np.int32)
-    rows = np.asarray(strategy.q_values(state, shown)).tolist()
+    rows = np.asarray(strategy.q_values(memory, shown)).tolist()
     q_values = tuple(zip(shown.tolist(), map(tuple, rows), strict=True))
   baselines = (int(space.shortest_states[n]) for n in space.baselines())
   counts = result_lib.Counts(

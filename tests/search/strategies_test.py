@@ -302,6 +302,33 @@ def test_progress_along_a_trace():
 
 
 @pytest.mark.parametrize(
+  ('name', 'options'),
+  [
+    ('exhaustive', {'per_round': 3}),
+    ('random', {'distinct': False, 'per_round': 5}),
+    ('halving', {'candidates': 7, 'factor': 3, 'per_round': 2}),
+  ],
+)
+def test_sweeps_know_how_many_rounds_they_take(name, options):
+  strategy = make(name, options)
+  for missing in (0, 1):
+    last, _ = compare.simulate(
+      strategy,
+      jax.random.key(0),
+      table(),
+      lattice().network_of,
+      strategy.max_rounds - missing,
+    )
+    assert strategy.finished(last) == (not missing)
+
+
+def test_other_strategies_take_as_many_rounds_as_their_steps():
+  assert make('evolution', {'max_steps': 90, 'per_round': 4}).max_rounds == 23
+  assert make('dqn', {}).max_rounds == SMALL_DQN['max_steps']
+  assert make('local', {}).max_rounds == 3000
+
+
+@pytest.mark.parametrize(
   ('name', 'options', 'says'),
   [
     ('dqm', {}, "did you mean 'dqn'"),
@@ -310,14 +337,22 @@ def test_progress_along_a_trace():
       {'network_of': np.zeros(7, int)},
       'each of the 32 states of 5 bits',
     ),
-    ('local', {'epochs': 0}, 'epochs must be at least 1'),
-    ('exhaustive', {'per_round': 0}, 'per_round must be at least 1'),
+    ('local', {'epochs': 0}, 'epochs must be a whole number of at least 1'),
+    (
+      'exhaustive',
+      {'per_round': 0},
+      'per_round must be a whole number',
+    ),
     ('evolution', {'per_round': 30}, 'more than the population of 20'),
     ('halving', {'factor': 1}, 'factor must be at least 2'),
     ('dqn', {'batch_size': 0}, 'batch_size must be positive'),
     ('dqn', {'gamma': 1}, "no option 'gamma'; it has .*, discount, "),
     ('screened', {'order': (1, 1)}, 'every network at most once'),
-    ('screened', {'first': 0}, 'first must be at least 1'),
+    ('screened', {'first': 0}, 'first must be a whole number of at least 1'),
+    ('evolution', {'max_steps': 2.5}, 'max_steps must be a whole number'),
+    ('evolution', {'population': 'a'}, 'population must be a whole number'),
+    ('halving', {'factor': 'a'}, 'an option of halving has the wrong type'),
+    ('dqn', {'batch_size': 'a'}, 'an option of dqn has the wrong type'),
     ('local', {'restarts': 1}, "no option 'restarts'; it has per_round"),
   ],
 )

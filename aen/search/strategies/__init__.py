@@ -28,13 +28,22 @@ STRATEGIES: Mapping[str, type[Strategy]] = {
 }
 
 
-def option_names(name: str) -> tuple[str, ...]:
-  """Returns the names of a strategy's options; raises if it is unknown."""
+def option_names(name: str, *given: str) -> tuple[str, ...]:
+  """Returns the names of a strategy's options.
+
+  Raises a ValueError if the strategy, or an option that is given, is unknown.
+  """
   if name not in STRATEGIES:
     raise io_lib.unknown('strategy', name, STRATEGIES)
-  given = {field.name for field in dataclasses.fields(Strategy)}
+  common = {field.name for field in dataclasses.fields(Strategy)}
   fields = dataclasses.fields(STRATEGIES[name])
-  return tuple(f.name for f in fields if f.name not in given)
+  known = tuple(f.name for f in fields if f.name not in common)
+  for option in given:
+    if option not in known:
+      raise ValueError(
+        f'{name} has no option {option!r}; it has {", ".join(known)}'
+      )
+  return known
 
 
 def make(
@@ -56,12 +65,7 @@ def make(
     config: All options of 'dqn' at once.
     **options: Fields of the strategy's dataclass.
   """
-  known = option_names(name)
-  for option in options:
-    if option not in known:
-      raise ValueError(
-        f'{name} has no option {option!r}; it has {", ".join(known)}'
-      )
+  option_names(name, *options)
   network_of = np.asarray(network_of)
   if network_of.shape != (2**num_bits,) or network_of.dtype.kind not in 'iu':
     raise ValueError(
@@ -72,4 +76,10 @@ def make(
   bits = tuple(map(str, range(num_bits)))
   table = space_lib.Table(bits, network_of.astype(np.int32))
   given = {'num_bits': num_bits, 'table': table, 'epochs': epochs}
-  return STRATEGIES[name](**(vars(config) if config else {}) | options | given)
+  fields = (vars(config) if config else {}) | options | given
+  try:
+    return STRATEGIES[name](**fields)
+  except TypeError as error:
+    raise ValueError(
+      f'an option of {name} has the wrong type ({error}), got {options}'
+    ) from error

@@ -13,7 +13,9 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from typing_extensions import override
 
+from aen import io as io_lib
 from aen.search import space as space_lib
 
 NO_STATE = -1  # an unused slot of a proposal
@@ -57,9 +59,11 @@ class Strategy(abc.ABC):
   """A search strategy; the fields of a subclass are its options.
 
   The methods are pure functions on arrays of fixed shapes, so a whole search
-  can be jitted, scanned and vmapped over keys. Their state is the strategy's
-  memory: a NamedTuple of arrays with a field `counts`. Randomness comes from a
-  constant key in it, folded with a counter.
+  can be jitted, scanned and vmapped over keys. What they pass on is the
+  strategy's memory: a NamedTuple of arrays with a field `counts`. Randomness
+  comes from a constant key in it, folded with a counter such as `counts.steps`,
+  which has the same value in `propose` and `observe` of a round: if both draw,
+  they split the folded key.
 
   Attributes:
     num_bits: The number of bits of a state, K.
@@ -82,27 +86,36 @@ class Strategy(abc.ABC):
 
   @abc.abstractmethod
   def init(self, key: jax.Array, baseline: jax.Array) -> Any:
-    """Returns the initial memory; the key is consumed.
+    """Returns the initial memory, which may hold the key.
 
     `baseline` is the value of the network without symmetry, which is evaluated
     before the search.
     """
 
   @abc.abstractmethod
-  def propose(self, state: Any) -> tuple[Any, Proposal]:
+  def propose(self, memory: Any) -> tuple[Any, Proposal]:
     """Returns the new memory and the states to evaluate next."""
 
   @abc.abstractmethod
-  def observe(self, state: Any, proposal: Proposal, values: jax.Array) -> Any:
+  def observe(self, memory: Any, proposal: Proposal, values: jax.Array) -> Any:
     """Returns the new memory after a proposal was evaluated.
 
     `values` are the best validation scores of the proposed states within the
-    proposed epochs, from 0 to 1; those of unused slots are ignored. float32 [P]
+    proposed epochs, from 0 to 1 (in regression R², at least 0); those of unused
+    slots are ignored. float32 [P]
     """
 
-  def finished(self, state: Any) -> jax.Array:
+  def finished(self, memory: Any) -> jax.Array:
     """Whether nothing is left to propose; by default, all networks are seen."""
-    return state.counts.networks >= len(self.table)
+    return memory.counts.networks >= len(self.table)
+
+  @property
+  def max_rounds(self) -> int:
+    """A bound on the rounds of a search, for loops of fixed length.
+
+    By default the option `max_steps`, if the strategy has one, or 3000.
+    """
+    return getattr(self, 'max_steps', 3000)
 
   def no_counts(self) -> Counts:
     """Returns the initial counts."""
@@ -137,20 +150,25 @@ class Strategy(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PerRound(Strategy):
-  """A strategy that proposes up to `per_round` states at once.
+  """A strategy that can propose several states before it observes any.
 
   Attributes:
-    per_round: The number of proposals in a round, P.
+    per_round: The number of proposals in a round, P. Searches set it to 4, or
+      to all networks if the strategy does not learn from values.
   """
 
   per_round: int = 1
 
   def __post_init__(self) -> None:
     for field in dataclasses.fields(self):
-      value = getattr(self, field.name)
       # A space without candidates has no bits.
-      if field.type is int and field.name != 'num_bits' and value < 1:
-        raise ValueError(f'{field.name} must be at least 1, got {value}')
+      if field.type is int and field.name != 'num_bits':
+        io_lib.positive(getattr(self, field.name), field.name)
+
+  @property
+  @override
+  def max_rounds(self) -> int:
+    return -(-super().max_rounds // self.per_round)
 
   @property
   def slots(self) -> np.ndarray:

@@ -20,7 +20,7 @@ from aen.search import replay as replay_lib
 from aen.search.strategies import base
 
 
-class DQNState(NamedTuple):
+class DQNMemory(NamedTuple):
   """Walkers, replay buffer and agent."""
 
   key: jax.Array
@@ -38,10 +38,10 @@ class DQN(base.Strategy, agent_lib.DQNConfig):
   """The agent's search; its options are those of the agent."""
 
   @override
-  def init(self, key: jax.Array, baseline: jax.Array) -> DQNState:
+  def init(self, key: jax.Array, baseline: jax.Array) -> DQNMemory:
     key_agent, key_rounds = jax.random.split(key)
     start = agent_lib.reset()
-    return DQNState(
+    return DQNMemory(
       key=key_rounds,
       round=jnp.int32(0),
       baseline=jnp.asarray(baseline, float),
@@ -53,42 +53,42 @@ class DQN(base.Strategy, agent_lib.DQNConfig):
     )
 
   @override
-  def propose(self, state: DQNState) -> tuple[DQNState, base.Proposal]:
-    now = self.epsilon(state)
-    keys, _ = round_keys(state.key, state.round, self.walkers)
+  def propose(self, memory: DQNMemory) -> tuple[DQNMemory, base.Proposal]:
+    now = self.epsilon(memory)
+    keys, _ = round_keys(memory.key, memory.round, self.walkers)
     actions = jax.vmap(
       lambda key, s: agent_lib.select_action(
-        self, state.agent.params, key, s, now
+        self, memory.agent.params, key, s, now
       )
-    )(keys, state.walks.state)
-    states = agent_lib.toggle(state.walks.state, actions)
-    proposal = self.full_proposal(states, self.finished(state))
-    return state._replace(actions=actions), proposal
+    )(keys, memory.walks.state)
+    states = agent_lib.toggle(memory.walks.state, actions)
+    proposal = self.full_proposal(states, self.finished(memory))
+    return memory._replace(actions=actions), proposal
 
   @override
   def observe(
-    self, state: DQNState, proposal: base.Proposal, values: jax.Array
-  ) -> DQNState:
+    self, memory: DQNMemory, proposal: base.Proposal, values: jax.Array
+  ) -> DQNMemory:
     used = proposal.states >= 0
-    counts = self.count(state.counts, proposal.states)
-    r_t = agent_lib.reward(values, state.baseline, self.reward_scale)
+    counts = self.count(memory.counts, proposal.states)
+    r_t = agent_lib.reward(values, memory.baseline, self.reward_scale)
     transitions = replay_lib.Transition(
-      state.walks.state, state.actions, r_t, proposal.states
+      memory.walks.state, memory.actions, r_t, proposal.states
     )
-    replay = replay_lib.add(state.replay, transitions, used)
+    replay = replay_lib.add(memory.replay, transitions, used)
     walks = jax.vmap(agent_lib.step, in_axes=(0, 0, None))(
-      state.walks, state.actions, self.episode_length
+      memory.walks, memory.actions, self.episode_length
     )
-    _, keys = round_keys(state.key, state.round, self.walkers)
+    _, keys = round_keys(memory.key, memory.round, self.walkers)
     agent = jax.lax.cond(
       used.any() & (replay_lib.size(replay) >= self.replay_start),
-      lambda: self._learn(state.agent, replay, keys, counts.states),
-      lambda: state.agent,
+      lambda: self._learn(memory.agent, replay, keys, counts.states),
+      lambda: memory.agent,
     )
-    return state._replace(
-      round=state.round + used.any(),
+    return memory._replace(
+      round=memory.round + used.any(),
       walks=jax.tree.map(
-        lambda new, old: jnp.where(used, new, old), walks, state.walks
+        lambda new, old: jnp.where(used, new, old), walks, memory.walks
       ),
       agent=agent,
       replay=replay,
@@ -96,21 +96,21 @@ class DQN(base.Strategy, agent_lib.DQNConfig):
     )
 
   @override
-  def finished(self, state: DQNState) -> jax.Array:
+  def finished(self, memory: DQNMemory) -> jax.Array:
     """Whether enough states were seen or steps taken.
 
     With several walkers, the last round may exceed both limits.
     """
-    enough = state.counts.states >= self.max_models
-    return enough | (state.counts.steps >= self.max_steps)
+    enough = memory.counts.states >= self.max_models
+    return enough | (memory.counts.steps >= self.max_steps)
 
   @override
-  def epsilon(self, state: DQNState) -> jax.Array:
-    return agent_lib.epsilon(self, state.counts.states)
+  def epsilon(self, memory: DQNMemory) -> jax.Array:
+    return agent_lib.epsilon(self, memory.counts.states)
 
   @override
-  def q_values(self, state: DQNState, states: jax.Array) -> jax.Array:
-    return agent_lib.q_values(self, state.agent.params, states)
+  def q_values(self, memory: DQNMemory, states: jax.Array) -> jax.Array:
+    return agent_lib.q_values(self, memory.agent.params, states)
 
   def _learn(
     self,

@@ -14,7 +14,7 @@ from aen.search import space as space_lib
 from aen.search.strategies import base
 
 
-class EvolutionState(NamedTuple):
+class EvolutionMemory(NamedTuple):
   """The last N members, in a ring buffer."""
 
   key: jax.Array
@@ -50,9 +50,9 @@ class Evolution(base.PerRound):
       )
 
   @override
-  def init(self, key: jax.Array, baseline: jax.Array) -> EvolutionState:
+  def init(self, key: jax.Array, baseline: jax.Array) -> EvolutionMemory:
     del baseline
-    return EvolutionState(
+    return EvolutionMemory(
       key=key,
       members=jnp.zeros(self.population, jnp.int32),
       values=jnp.full(self.population, -jnp.inf),
@@ -62,40 +62,40 @@ class Evolution(base.PerRound):
 
   @override
   def propose(
-    self, state: EvolutionState
-  ) -> tuple[EvolutionState, base.Proposal]:
+    self, memory: EvolutionMemory
+  ) -> tuple[EvolutionMemory, base.Proposal]:
     def breed(slot: Any) -> jax.Array:
-      number = state.born + slot
-      key = jax.random.fold_in(state.key, number)
+      number = memory.born + slot
+      key = jax.random.fold_in(memory.key, number)
       key_first, key_parent, key_bit = jax.random.split(key, 3)
       first = jax.random.choice(key_first, self.table.shortest_states)
       drawn = jax.random.randint(
         key_parent, (self.tournament,), 0, self.population
       )
-      parent = state.members[drawn[state.values[drawn].argmax()]]
+      parent = memory.members[drawn[memory.values[drawn].argmax()]]
       bit = jax.random.randint(key_bit, (), 0, self.num_bits)
       mutant = space_lib.toggle(parent, bit)
       return jnp.where(number < self.population, first, mutant)
 
     states = jax.vmap(breed)(self.slots)
-    return state, self.full_proposal(states, self.finished(state))
+    return memory, self.full_proposal(states, self.finished(memory))
 
   @override
   def observe(
-    self, state: EvolutionState, proposal: base.Proposal, values: jax.Array
-  ) -> EvolutionState:
+    self, memory: EvolutionMemory, proposal: base.Proposal, values: jax.Array
+  ) -> EvolutionMemory:
     used = proposal.states >= 0
-    oldest = (state.born + self.slots) % self.population
+    oldest = (memory.born + self.slots) % self.population
     oldest = jnp.where(used, oldest, self.population)  # not written
-    return EvolutionState(
-      key=state.key,
-      members=state.members.at[oldest].set(proposal.states, mode='drop'),
-      values=state.values.at[oldest].set(values, mode='drop'),
-      born=state.born + used.sum(dtype=jnp.int32),
-      counts=self.count(state.counts, proposal.states),
+    return EvolutionMemory(
+      key=memory.key,
+      members=memory.members.at[oldest].set(proposal.states, mode='drop'),
+      values=memory.values.at[oldest].set(values, mode='drop'),
+      born=memory.born + used.sum(dtype=jnp.int32),
+      counts=self.count(memory.counts, proposal.states),
     )
 
   @override
-  def finished(self, state: EvolutionState) -> jax.Array:
-    enough = state.counts.steps >= self.max_steps
-    return super().finished(state) | enough
+  def finished(self, memory: EvolutionMemory) -> jax.Array:
+    enough = memory.counts.steps >= self.max_steps
+    return super().finished(memory) | enough

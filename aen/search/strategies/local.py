@@ -21,7 +21,7 @@ from aen.search.strategies import base
 _LISTED, _START, _NEIGHBOURS = range(3)
 
 
-class LocalState(NamedTuple):
+class LocalMemory(NamedTuple):
   """The current state and the progress in the queue of states after it."""
 
   key: jax.Array
@@ -51,10 +51,10 @@ class Local(base.PerRound):
     return np.zeros(0, np.int32)
 
   @override
-  def init(self, key: jax.Array, baseline: jax.Array) -> LocalState:
+  def init(self, key: jax.Array, baseline: jax.Array) -> LocalMemory:
     key_restarts, key_neighbours = jax.random.split(key)
     networks = np.arange(len(self.table), dtype=np.int32)
-    return LocalState(
+    return LocalMemory(
       key=key_neighbours,
       restarts=jax.random.permutation(key_restarts, networks),
       here=jnp.int32(space_lib.EMPTY),
@@ -67,52 +67,52 @@ class Local(base.PerRound):
     )
 
   @override
-  def propose(self, state: LocalState) -> tuple[LocalState, base.Proposal]:
-    states = self._queue(state).at[state.place + self.slots]
+  def propose(self, memory: LocalMemory) -> tuple[LocalMemory, base.Proposal]:
+    states = self._queue(memory).at[memory.place + self.slots]
     states = states.get(mode='fill', fill_value=base.NO_STATE)
-    return state, self.full_proposal(states, self.finished(state))
+    return memory, self.full_proposal(states, self.finished(memory))
 
-  def _queue(self, state: LocalState) -> jax.Array:
+  def _queue(self, memory: LocalMemory) -> jax.Array:
     """Returns the current queue, padded with `NO_STATE`. int32."""
-    key = jax.random.fold_in(state.key, state.here)
+    key = jax.random.fold_in(memory.key, memory.here)
     bits = jax.random.permutation(key, np.arange(self.num_bits, dtype=np.int32))
-    neighbours = space_lib.toggle(state.here[None], bits)
-    queues = jnp.asarray(self.listed), state.here[None], neighbours
+    neighbours = space_lib.toggle(memory.here[None], bits)
+    queues = jnp.asarray(self.listed), memory.here[None], neighbours
     filled = jnp.full((3, max(map(len, queues))), base.NO_STATE, jnp.int32)
     for kind, states in enumerate(queues):
       filled = filled.at[kind, : len(states)].set(states)
-    return filled[state.queue]
+    return filled[memory.queue]
 
   @override
   def observe(
-    self, state: LocalState, proposal: base.Proposal, values: jax.Array
-  ) -> LocalState:
+    self, memory: LocalMemory, proposal: base.Proposal, values: jax.Array
+  ) -> LocalMemory:
     used = proposal.states >= 0
     values = jnp.where(used, values, -jnp.inf)
     first = values.argmax()
-    better = values[first] > state.best_value
-    seen = state._replace(
-      place=state.place + used.sum(dtype=jnp.int32),
-      best=jnp.where(better, proposal.states[first], state.best),
-      best_value=jnp.where(better, values[first], state.best_value),
-      counts=self.count(state.counts, proposal.states),
+    better = values[first] > memory.best_value
+    seen = memory._replace(
+      place=memory.place + used.sum(dtype=jnp.int32),
+      best=jnp.where(better, proposal.states[first], memory.best),
+      best_value=jnp.where(better, values[first], memory.best_value),
+      counts=self.count(memory.counts, proposal.states),
     )
-    over = used.any() & (seen.place >= (self._queue(state) >= 0).sum())
+    over = used.any() & (seen.place >= (self._queue(memory) >= 0).sum())
     stepped = self._step(seen)
     return jax.tree.map(lambda a, b: jnp.where(over, a, b), stepped, seen)
 
-  def _step(self, state: LocalState) -> LocalState:
+  def _step(self, memory: LocalMemory) -> LocalMemory:
     """Climbs to the best of the queue, or restarts at an unseen network."""
-    climbs = state.best_value > state.value
-    unseen = ~state.counts.seen_networks[state.restarts]
-    network = state.restarts[unseen.argmax()]
+    climbs = memory.best_value > memory.value
+    unseen = ~memory.counts.seen_networks[memory.restarts]
+    network = memory.restarts[unseen.argmax()]
     restart = jnp.asarray(self.table.shortest_states)[network]
-    restarts = ~climbs & (state.queue == _NEIGHBOURS)
-    here = jnp.where(restarts, restart, state.here)
-    value = jnp.where(restarts, -jnp.inf, state.value)
-    return state._replace(
-      here=jnp.where(climbs, state.best, here),
-      value=jnp.where(climbs, state.best_value, value),
+    restarts = ~climbs & (memory.queue == _NEIGHBOURS)
+    here = jnp.where(restarts, restart, memory.here)
+    value = jnp.where(restarts, -jnp.inf, memory.value)
+    return memory._replace(
+      here=jnp.where(climbs, memory.best, here),
+      value=jnp.where(climbs, memory.best_value, value),
       queue=jnp.where(restarts, _START, _NEIGHBOURS),
       place=jnp.int32(0),
       best_value=jnp.float32(-jnp.inf),

@@ -18,7 +18,7 @@ from typing_extensions import override
 from aen.search.strategies import base
 
 
-class SweepState(NamedTuple):
+class SweepMemory(NamedTuple):
   """The list, sorted by value after each rung, and the values of this rung."""
 
   order: jax.Array  # int32 [N]
@@ -41,11 +41,17 @@ class Exhaustive(base.PerRound):
     """Returns (states, epochs) of each rung, given N."""
     return [(count, self.epochs)]
 
+  @property
   @override
-  def init(self, key: jax.Array, baseline: jax.Array) -> SweepState:
+  def max_rounds(self) -> int:
+    count = jax.eval_shape(self.listed, jax.random.key(0)).size
+    return sum(-(-size // self.per_round) for size, _ in self.rungs(count))
+
+  @override
+  def init(self, key: jax.Array, baseline: jax.Array) -> SweepMemory:
     del baseline
     order = self.listed(key)
-    return SweepState(
+    return SweepMemory(
       order=order,
       values=jnp.full(order.size, -jnp.inf),
       rung=jnp.int32(0),
@@ -54,40 +60,40 @@ class Exhaustive(base.PerRound):
     )
 
   @override
-  def propose(self, state: SweepState) -> tuple[SweepState, base.Proposal]:
-    places = state.place + self.slots
-    size, epochs = self._now(state)
+  def propose(self, memory: SweepMemory) -> tuple[SweepMemory, base.Proposal]:
+    places = memory.place + self.slots
+    size, epochs = self._now(memory)
     used = places < size
-    states = jnp.where(used, state.order[places], base.NO_STATE)
-    return state, base.Proposal(states, jnp.where(used, epochs, 0))
+    states = jnp.where(used, memory.order[places], base.NO_STATE)
+    return memory, base.Proposal(states, jnp.where(used, epochs, 0))
 
   @override
   def observe(
-    self, state: SweepState, proposal: base.Proposal, values: jax.Array
-  ) -> SweepState:
-    used, order = proposal.states >= 0, state.order
-    places = jnp.where(used, state.place + self.slots, order.size)  # dropped
-    found = state.values.at[places].set(values, mode='drop')
-    place = state.place + used.sum(dtype=jnp.int32)
-    over = used.any() & (place >= self._now(state)[0])
+    self, memory: SweepMemory, proposal: base.Proposal, values: jax.Array
+  ) -> SweepMemory:
+    used, order = proposal.states >= 0, memory.order
+    places = jnp.where(used, memory.place + self.slots, order.size)  # dropped
+    found = memory.values.at[places].set(values, mode='drop')
+    place = memory.place + used.sum(dtype=jnp.int32)
+    over = used.any() & (place >= self._now(memory)[0])
     if len(self.rungs(order.size)) > 1:
       order = jnp.where(over, order[jnp.argsort(-found)], order)  # stable
-    return SweepState(
+    return SweepMemory(
       order=order,
       values=jnp.where(over, -jnp.inf, found),
-      rung=state.rung + over,
+      rung=memory.rung + over,
       place=jnp.where(over, 0, place),
-      counts=self.count(state.counts, proposal.states),
+      counts=self.count(memory.counts, proposal.states),
     )
 
   @override
-  def finished(self, state: SweepState) -> jax.Array:
-    return state.rung >= len(self.rungs(state.order.size))
+  def finished(self, memory: SweepMemory) -> jax.Array:
+    return memory.rung >= len(self.rungs(memory.order.size))
 
-  def _now(self, state: SweepState) -> jax.Array:
+  def _now(self, memory: SweepMemory) -> jax.Array:
     """Returns size and epochs of the current rung, 0 after the last. int32."""
-    rungs = [*self.rungs(state.order.size), (0, 0)]
-    return jnp.asarray(rungs, jnp.int32)[state.rung]
+    rungs = [*self.rungs(memory.order.size), (0, 0)]
+    return jnp.asarray(rungs, jnp.int32)[memory.rung]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
