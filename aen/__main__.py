@@ -11,8 +11,8 @@ Prints the verdict and writes report.html to the run directory.
 
 import argparse
 from collections.abc import Sequence
+import importlib
 import pathlib
-import pkgutil
 import sys
 from typing import Any
 
@@ -53,7 +53,11 @@ def _parser() -> argparse.ArgumentParser:
     ' name of a built-in data set, such as digits',
   )
   add('--target', help='column of a .csv file to predict')
-  add('--grid_axes', type=int, help='number of grid axes, the others: channels')
+  add(
+    '--grid_axes',
+    type=int,
+    help='number of grid axes; one more may hold channels',
+  )
   add('--task', choices=own.TASKS, help='by default inferred from the labels')
   add(
     '--symmetries',
@@ -64,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
   add('--strategy', help='which networks to train')
   add('--downscale', type=int, default=1, help='average blocks of this side')
   add('--max_networks', type=int, help='train at most this many networks')
-  add('--max_minutes', type=float, help='time limit')
+  add('--max_minutes', type=float, help='time limit in minutes')
   add('--seed', type=int, default=0, help='random seed')
   add('--run_dir', help='where to write, by default runs/aen/<name of data>')
   return parser
@@ -119,21 +123,21 @@ def symmetry(word: str) -> Any:
 
   A dot in place of the colon is accepted, too.
   """
-  if ':' not in word and '.' not in word:
+  module, _, name = word.rpartition(':' if ':' in word else '.')
+  if not module:
     return word
+  how = (
+    'write module:function, such as numpy:transpose, with a module in the'
+    ' working directory or on PYTHONPATH'
+  )
   try:
-    function = pkgutil.resolve_name(word)
-  except (ImportError, AttributeError, ValueError) as error:
+    function = getattr(importlib.import_module(module), name, None)
+  except (ImportError, TypeError) as error:  # TypeError: of leading dots
     raise ValueError(
-      f'--symmetries: cannot find {word!r} ({error}); write module:function,'
-      ' such as numpy:transpose, with a module in the working directory or on'
-      ' PYTHONPATH'
+      f'--symmetries: cannot import {module!r} ({error}); {how}'
     ) from error
   if not callable(function):
-    raise ValueError(
-      f'--symmetries: expected a function of an array, got {word!r}, which is'
-      f' {type(function).__name__}'
-    )
+    raise ValueError(f'--symmetries: {module} has no function {name!r}; {how}')
   return symmetries_lib.Symmetry(word, function)
 
 

@@ -306,7 +306,7 @@ def choice(value: Any, name: str, known: Iterable[str | None]) -> None:
 
 
 def seed(value: Any) -> int:
-  """Returns a random seed; raises a ValueError unless 0 ≤ seed < 2^31."""
+  """Checks and returns a seed; raises a ValueError unless 0 ≤ seed < 2^31."""
   return _whole(value, 0, 'seed must be a whole number from 0 to 2**31 - 1')
 
 
@@ -368,10 +368,12 @@ def needed_for(purpose: str, extra: str) -> Iterator[None]:
     yield
   except ImportError as error:
     missing = isinstance(error, ModuleNotFoundError)
-    reason = '' if missing else f': {error}'  # installed, but broken
-    raise type(error)(
-      f'{purpose} needs {error.name or "a package"}; pip install'
-      f' "aen[{extra}]"{reason}',
+    kind = ModuleNotFoundError if missing else ImportError
+    # The cause matters without a name, and if the package is there but broken.
+    reason = '' if missing and error.name else f': {error}'
+    raise kind(
+      f'{purpose} needs {error.name or extra}; pip install "aen[{extra}]"'
+      f'{reason}',
       name=error.name,
     ) from error
 

@@ -140,7 +140,7 @@ def workers() -> Callable[[], executors.Workers]:
 
 
 def search(**defaults: Any) -> Callable[[recipe_lib.Recipe], aen.SearchConfig]:
-  """Defines the search and its agent: a config, given a recipe."""
+  """Defines the search and its agent; returns a function of the recipe."""
   own = {field.name for field in dataclasses.fields(aen.SearchConfig)}
   searching = from_fields(
     aen.SearchConfig,
@@ -268,7 +268,7 @@ def networks(
       'The symmetries to choose from, separated by commas; by default those of'
       ' the paper that can act on the images. Write your own as'
       ' module:function, such as numpy:transpose. Built in:'
-      f' {", ".join(aen.SYMMETRIES)} (CNNs: rotation and flips).',
+      f' {", ".join(aen.SYMMETRIES)}. CNNs accept rotations and reflections.',
     ),
     'head': (
       head,

@@ -63,8 +63,9 @@ def run(main: Callable[[list[str]], None]) -> None:
 def define(**table: Sequence[Any]) -> flags.FlagValues:
   """Defines flags as name=(default, help text, lower bound or choices).
 
-  A flag has the type of its default. A type in its place means None of that
-  type, a list that the flag may be repeated, a tuple values joined by commas.
+  A flag has the type of its default; a type in place of the default means None.
+  A flag with a list may be repeated, one with a tuple takes values separated by
+  commas.
   """
   for name, (default, text, *rest) in table.items():
     kind, value, limit = type(default), default, (*rest, None)[0]

@@ -7,12 +7,12 @@ planted symmetry.
 sequence: DNA, one-hot [N, 12, 4], with one of two promoter motifs (TATA box or
   CAAT box) near the middle, on either strand; the reverse complement is among
   four candidates.
-volume: noisy patterns [N, 4, 4, 4], each transformed by a random power of a
-  randomly chosen default symmetry of volumes.
+volume: noisy patterns [N, 4, 4, 4], each transformed by a random power of one
+  default symmetry of volumes, drawn for each data set.
 table: rows of 24 columns, the measurements of two exchangeable subjects; the
   exchange is among four permutations of columns.
 regression: sequences [N, 12] and a quadratic function of them that is invariant
-  under a randomly chosen default symmetry of sequences.
+  under one default symmetry of sequences, drawn for each data set.
 permutation: noisy patterns on 24 points, each transformed by a random power of
   one of three random permutations, which are passed as arrays.
 
@@ -79,7 +79,7 @@ def volume(rng: np.random.Generator) -> Problem:
 
 
 def table(rng: np.random.Generator) -> Problem:
-  """Twelve measurements of each of two subjects, in random order."""
+  """Twelve measurements of each of two subjects, which are in random order."""
   labels = rng.integers(2, size=_NUM_EXAMPLES)
   first, second = rng.normal(size=(2, _NUM_EXAMPLES, 12))
   profile = 0.5 * rng.normal(size=(2, 12))

@@ -9,9 +9,10 @@ searches: the paper's search on each landscape.
 networks: the networks that it found, the best of all, and those with the
   symmetries that the data were made with, trained at the paper's size.
 recipes: the networks that it found, trained by other recipes, up to ours.
-lessons: the first network found with as many weights as the baseline, with an
-  invariant head, and on images transformed by exact symmetries.
-halves: the first network found, evaluated on each half of the test images.
+lessons: the first network found, widened to as many weights as the baseline,
+  with an invariant head, and on images transformed by exact symmetries.
+halves: the baseline and the first network found, evaluated on each half of the
+  test images.
 
   python -m experiments.reproduce --raw_dir=path/to/files
 
@@ -226,7 +227,7 @@ class Reproduction:
     }
 
   def networks(self, name: str) -> list[Task]:
-    """The networks found, the best one, and the one the data were made with."""
+    """The networks found, the best one, and that of the data's symmetries."""
     return [Task(name, self.chosen(name))]
 
   def recipes(self, name: str) -> list[Task]:
@@ -342,7 +343,7 @@ def few_of(data: dataset_lib.Dataset, part: dataset_lib.Dataset) -> np.ndarray:
 
 
 def load_for_search(name: str) -> dataset_lib.Dataset:
-  """Loads the paper's sizes for a search, but 2000 test images."""
+  """Loads the paper's sizes for a search, but 2000 test images to judge by."""
   return aen.load_dataset(name, size='search', num_test=2000, **_PLACES())
 
 

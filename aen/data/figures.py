@@ -19,8 +19,8 @@ def draw_samples(
 
   `g_mnist_singles.png` shows originals, and each symmetry applied once;
   `g_mnist_combinations.png` originals, and Aug1…Aug5 as in the data sets. Of
-  the config in `name`, only the ending `_group` matters: the figures and their
-  names have it too.
+  the config in `name`, only the ending `_group` matters: it selects exact
+  transformations, and is appended to the names of the files.
   """
   from matplotlib import figure  # optional, slow to import
 

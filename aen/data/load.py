@@ -138,12 +138,12 @@ def from_examples(
 ) -> dataset_lib.Dataset:
   """Makes a data set of the arguments of `discover`, which explains them.
 
-  Images may have any shape, see `own.as_inputs`, and labels be of any kind, see
+  Images may have any shape, see `own.as_inputs`; labels may be of any kind, see
   `own.as_targets`. `options` are those of `from_arrays`.
   """
+  io_lib.positive(downscale, 'downscale')
   images, grid_axes = own.as_inputs(images, grid_axes)
   if downscale != 1:
-    io_lib.positive(downscale, 'downscale')
     images = own.downscaled(images, grid_axes, downscale)
     if test_images is not None:
       test_images = own.downscaled(test_images, grid_axes, downscale)

@@ -385,7 +385,7 @@ def downscaled(images: np.ndarray, grid_axes: int, factor: int) -> np.ndarray:
   return split.mean(axis=axes, dtype=np.float64).astype(np.float32)
 
 
-MAX_CLASSES = 20  # up to which integer targets are classes in any case
+MAX_CLASSES = 20  # that whole numbers may stand for, however few examples
 TASKS = ('classification', 'regression')
 
 
@@ -395,8 +395,8 @@ def as_targets(
   """Converts targets of any kind to class labels or to numbers to predict.
 
   Unless `task` says otherwise, floats with fractions are numbers to predict;
-  strings, booleans, integers, one-hot rows [N, K] and any other hashable values
-  are classes. Returns labels, int32 [N] from 0, and the class of each label; or
+  strings, booleans, whole numbers, one-hot rows [N, K] and any other hashable
+  values are classes. Returns labels, int32 [N] from 0, and the class of each label; or
   numbers, float32 [N], and an empty tuple.
 
   >>> as_targets(['cat', 'dog', 'cat'])

@@ -43,7 +43,7 @@ _ALWAYS_EXPANDED = 2**26  # bytes that are always accepted
 
 
 def read(source: Source, paths: Paths) -> dataset_lib.Parts:
-  """Reads official files; raises a ValueError if they are not, or damaged."""
+  """Reads official files; raises a ValueError for others, or damaged ones."""
   alternatives = source.files, source.extracted
   files = next(files for files in alternatives if len(files) == len(paths))
   for file, path in zip(files, paths, strict=True):
@@ -110,7 +110,7 @@ def verify(path: pathlib.Path, file: File) -> None:
 def intact(
   path: io_lib.PathLike, expected: str, advice: str = 'fetch it again'
 ) -> Iterator[None]:
-  """Raises a ValueError of one line for any error of reading a file."""
+  """Turns errors of reading a damaged file into a ValueError of one line."""
   try:
     yield
   except Exception as error:  # damaged files raise errors of many types
@@ -177,7 +177,7 @@ def read_table(
     if not ((values > -0.5) & (values < 255.5)).all():  # False for NaN as well
       raise ValueError(f'values from {values.min()} to {values.max()}')
     labels = table[:, label]
-    if not (labels % 1 == 0).all():  # False for NaN and infinity as well
+    if not (labels == np.floor(labels)).all() or np.isinf(labels).any():
       raise ValueError('labels that are not whole numbers')
   return np.rint(values).astype(np.uint8), labels.astype(np.int32)
 

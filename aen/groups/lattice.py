@@ -2,9 +2,9 @@
 
 A state is a set of symmetries as an integer: bit k, counted from the least
 significant, stands for the k-th symmetry. States that share weights in exactly
-the same way are one network: rotation and one flip generate the other flip. Its
-*closure* is the set of all symmetries of the table to which it is equivariant;
-networks are ordered by inclusion of their closures.
+the same way are one network: rotation and one flip generate the other flip. The
+*closure* of a network is the set of all symmetries of the table to which it is
+equivariant; networks are ordered by inclusion of their closures.
 
 Legend: K symmetries, 2^K states, R networks, L layers (N inputs, M outputs).
 """

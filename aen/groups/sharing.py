@@ -116,7 +116,9 @@ def dense_sharing(
   check_kernel(*shape)
   actions = {}  # on inputs [N] and outputs [M], by a hash
   for symmetry in symmetries_lib.as_symmetries(symmetries):
-    action = symmetries_lib.action(symmetry, in_shape, out_shape, invariant)
+    action = symmetries_lib.layer_action(
+      symmetry, in_shape, out_shape, invariant
+    )
     digest = hashlib.sha256(b''.join(p.tobytes() for p in action)).digest()
     actions[digest] = action
 

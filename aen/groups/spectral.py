@@ -106,9 +106,9 @@ class Spectral:
     analysis: For each sector of the inputs, [K, c].
     synthesis: For each sector of the outputs, [c, K].
     kernel: For each pair of sectors, [K, q].
-    index: One kernel entry per orbit of A on X × Y: its weight, or before `of`
-      its place in the flattened kernel. [q, n, m] for each pair of sectors,
-      concatenated. int32 [E]
+    index: One kernel entry per orbit of A on X × Y: its weight, or in the form
+      of all layers (`spectral_form`) its place in the flattened kernel. [q, n,
+      m] for each pair of sectors, concatenated. int32 [E]
   """
 
   # JAX treats the other fields as data.
@@ -168,7 +168,7 @@ class Involution:
   def of(cls, exchange: np.ndarray, index: np.ndarray) -> 'Involution':
     """Returns the form of a layer with the weights W[index], index [N, M].
 
-    The permutation `exchange` [N + M] is the action of g on both.
+    The permutation `exchange` [N + M] is the action of g on inputs and outputs.
     """
     num_in = len(index)
     places, firsts, pairs = [], [], []
@@ -322,10 +322,10 @@ def dense_spectral(
   """
   num_in, num_out = index.shape
   layer = in_shape, out_shape, invariant
-  actions = [symmetries_lib.action(s, *layer) for s in symmetries]
+  actions = [symmetries_lib.layer_action(s, *layer) for s in symmetries]
   for symmetry in symmetries_lib.SYMMETRIES.values() if actions else ():
     try:
-      action = symmetries_lib.action(symmetry, *layer)
+      action = symmetries_lib.layer_action(symmetry, *layer)
     except ValueError:  # it cannot act on these grids
       continue
     if orbits_lib.is_invariant(index, *action):
@@ -417,9 +417,10 @@ def step_operations(
   """Counts the operations of a training step of a layer, for the cost model.
 
   These are multiplications in the products (forward, and two backward); entries
-  of the kernel or of the blocks that are gathered, transformed and updated;
-  permuted activations; multiplications in the transforms; and products. The
-  trivial group stands for gathering the whole kernel.
+  of the kernel or of the blocks that are gathered, transformed and updated
+  (more slowly if orbits have different stabilisers); permuted activations;
+  multiplications in the transforms; and products. The trivial group stands for
+  gathering the whole kernel.
   """
   num_points = group.elements.shape[1]
   if len(group.elements) == 1:

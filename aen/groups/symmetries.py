@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 # One or several names, `Symmetry` objects, functions of an array, permutations
-# as integer arrays, or a mix; as a mapping, keys name arrays and lambdas.
+# as integer arrays, or a mix; as a mapping, keys name those without a name of
+# their own, such as arrays and lambdas.
 SymmetryLike = Any
 
 MAX_POINTS = np.iinfo(np.int32).max
@@ -220,8 +221,8 @@ def permutation(symmetry: SymmetryLike, shape: Sequence[int]) -> np.ndarray:
   return _checked.__wrapped__(symmetry, shape)
 
 
-def action(
-  symmetry: SymmetryLike,
+def layer_action(
+  symmetry: Symmetry,
   in_shape: Sequence[int],
   out_shape: Sequence[int],
   invariant: bool = False,
@@ -344,8 +345,9 @@ _PLANE = _Need(
 _SQUARE = _Need(
   'a square grid',
   lambda shape: shape[0] == shape[1],
-  'pad or crop the grid to a square, or use horizontal_flip and vertical_flip'
-  ' instead (both together contain the rotation by 180°)',
+  'pad or crop the grid to a square, or leave the symmetry out; for rotation,'
+  ' use horizontal_flip and vertical_flip instead (both together contain the'
+  ' rotation by 180°)',
 )
 _EVEN_ROWS = _Need('an even number of rows', lambda s: s[0] % 2 == 0)
 _EVEN_COLUMNS = _Need('an even number of columns', lambda s: s[1] % 2 == 0)
@@ -405,6 +407,7 @@ SYMMETRIES: Mapping[str, Symmetry] = types.MappingProxyType(
       ('right_vertical_scramble', lambda x: _swap(x, 0, 1), _EVEN_SIDES),
       ('top_horizontal_scramble', lambda x: _swap(x, 1, 0), _EVEN_SIDES),
       ('bottom_horizontal_scramble', lambda x: _swap(x, 1, 1), _EVEN_SIDES),
+      # Further symmetries are appended here: name, function, needs of the grid.
     )
   }
 )

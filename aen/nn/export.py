@@ -289,8 +289,8 @@ def export(
       by `functools.partial`), and functions that only reshape.
     variables: Its variables, or its parameters alone.
     path: The file to write.
-    in_shape: The shape of one example (default: the model's; required for a
-      model that begins with a convolution).
+    in_shape: The shape of one example (default: the model's; required if it has
+      none, as when it begins with an `EquivariantConv` or `nn.Dense`).
     class_names: One per output.
     mean: Subtracted from the inputs.
     std: Divides the inputs, after that.

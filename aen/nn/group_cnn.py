@@ -54,10 +54,10 @@ class GroupCNN(nn.Module):
   groups have nearly equal numbers of weights.
 
   Maps x [B, H, W, C] or [B, H, W] to logits [B, num_classes]. The features
-  before the head [B, H', W', |G|, C'], stored in the collection
-  'intermediates', are exactly equivariant. This requires sides that are
-  multiples of four, at least 16 without padding, unless the group is trivial;
-  rotations require square images.
+  before the head [B, H', W', |G|, C'], which `apply(…,
+  mutable='intermediates')` returns, are exactly equivariant. This requires
+  sides that are multiples of four, at least 16 without padding, unless the
+  group is trivial; rotations require square images.
 
   The first layer of the head is dense ('dense', as in the paper: the logits are
   not invariant), or a group convolution over its whole input followed by a
@@ -140,7 +140,8 @@ class GroupCNN(nn.Module):
   def widths(self, in_shape: Sequence[int] | None = None) -> tuple[int, int]:
     """Returns the channels of each group element, and the dense width.
 
-    With that dense width, the number of weights is nearest to the baseline's.
+    With that dense width, the number of weights is nearest to that of the
+    baseline, the network without symmetry.
     """
     in_shape, copies = self._shape(in_shape), self.copies()
     channels = _channels(self.width, copies)
@@ -213,7 +214,8 @@ class GroupCNN(nn.Module):
   ) -> jax.Array:
     """Maps x [B, H, W, C] or [B, H, W] to logits [B, num_classes].
 
-    With `train`, which may be traced, dropout needs `rngs={'dropout': key}`.
+    With `train`, which may be traced, dropout is on and needs
+    `rngs={'dropout': key}`.
     """
     x = kernels.as_array(x, 'x')
     if x.ndim == 3:
@@ -230,7 +232,7 @@ class GroupCNN(nn.Module):
     repeats = self.copies() // group.order
     for i, conv in enumerate(convs):
       x = conv(x if i == 0 or repeats == 1 else repeats * x)
-      if i % 2:  # before the ReLU, which then acts on a quarter of the values
+      if i % 2:  # the same as after the ReLU, which acts on a quarter then
         x = pooling.spatial_pool(x, group, 2)
       x = nn.relu(x)
     self.sow('intermediates', 'features', x)

@@ -95,8 +95,9 @@ def sum_tables(labels: np.ndarray, width: int = 8) -> list[np.ndarray]:
 
   Each level replaces up to `width` entries of a class by their sum: with a zero
   appended to `values` [n], `values = sum(values[row] for row in table)`. After
-  the last level there is one value per class. Labels, int32 [n], are all from 0
-  to the highest; tables are int32 [up to width, number of partial sums].
+  the last level there is one value per class. Every label from 0 to the highest
+  must occur in `labels`, int32 [n]. Tables are int32 [up to width, number of
+  partial sums]; their entry n is the appended zero.
   """
   tables: list[np.ndarray] = []
   while not tables or labels.size > labels.max() + 1:

@@ -43,9 +43,10 @@ class EquivariantMLP(nn.Module):
     features: Channels at each hidden point: one number, one per hidden layer,
       or None for no channels.
     width_matched: Whether to choose `features` so that the network has as many
-      weights as the baseline, to separate the effect of symmetry from that of
-      fewer weights. Of the paper's 216 networks 199 match to 1 %, and the worst
-      (one quarter scramble alone) to 6.4 %; see `num_weights()`.
+      weights as the baseline, the network without symmetry, to separate the
+      effect of symmetry from that of fewer weights. Of the paper's 216 networks
+      199 match to 1 %, and the worst (one quarter scramble alone) to 6.4 %; see
+      `num_weights()`.
     head: 'dense' or 'invariant'.
     activation: The activation function after each hidden layer.
     dtype, param_dtype, kernel_init, bias_init: As in `EquivariantDense`.
@@ -198,7 +199,7 @@ class EquivariantMLP(nn.Module):
   def num_weights(self, channels: int = 1) -> int:
     """Counts the free kernel weights, without biases, as the paper's tables do.
 
-    If the layers have channels, the inputs have the given number of them.
+    `channels` is that of the inputs, if the layers have channels.
     """
     widths = self.widths() or (1,) * len(self.hidden_shapes)
     return total_weights(self._weights_per_channel_pair(), (channels, *widths))

@@ -38,9 +38,9 @@ def assert_equivariant(
     out_shape: The grid of its outputs, or None if it should be invariant:
       fn(g x) = fn(x).
     x: Test inputs (default: four standard normal ones, float32).
-    tolerance: The largest max|Δ| / max|y| accepted (default: what rounding of
-      the outputs explains, 1e-5 for float32, 1e-12 for float64, 0 for
-      integers).
+    tolerance: The largest max|Δ| / max|y| accepted (default: what rounding in
+      the outputs' precision explains, 1e-5 for float32, 1e-12 for float64, 0
+      for integers).
     seed: Seed of the default inputs.
     group_axis: Whether the axis after the outputs' grid is that of the group,
       [B, *out_shape, |G|, ...], as in `EquivariantConv`; g permutes it, too.

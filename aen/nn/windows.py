@@ -236,7 +236,7 @@ def _patches(
 
 
 def _chunk_size(num_images: int, patch_bytes: int) -> int:
-  """Returns the largest divisor of the batch size whose patches fit."""
+  """Returns the batch size if its patches fit, else a divisor for chunks."""
   if num_images * patch_bytes <= _CACHE_BYTES:
     return num_images
   fitting = max(1, min(num_images, _CHUNK_BYTES // patch_bytes))

@@ -71,7 +71,8 @@ def write(
   # The arguments of `SearchResult.load`.
   names = [symmetry.name for symmetry in result.space.symmetries]
   own = [name for name in names if name not in symmetries_lib.NAMED]
-  extra = f', symmetries=[{", ".join(own)}]' if own else ''
+  functions = ', '.join(own).replace(':', '.')  # module:function, in Python
+  extra = f', symmetries=[{functions}]' if own else ''
   parts['load'] = Html(html.escape(f'{str(run_dir)!r}{extra}'))
   parts['ranking'] = Html('\n'.join(_ranking(result)))
   parts['configuration'] = Html('\n'.join(_configuration(run_dir)))

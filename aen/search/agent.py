@@ -117,9 +117,10 @@ class DQNConfig:
     episode_length: Steps from the empty state until a walker returns there.
     reward_scale: Scale of x in the reward x·exp|x|, where x is the gain in
       accuracy (0 to 1); the published code has 100.
-    afterstates: Whether the Q-network maps the next state to one value, not the
-      current state to one value per action, as in the paper. Reward and future
-      depend on the next state only, so all K actions into it share one value.
+    afterstates: Whether the Q-network maps the next state to one value; in the
+      paper, it maps the current state to one value per action. Reward and
+      future depend on the next state only, so all K actions into it share one
+      value.
     walkers: Walkers that share replay buffer and Q-network; the paper has one.
       With P walkers a round is P steps and P updates.
   """
@@ -188,7 +189,7 @@ class QNetwork(nn.Module):
   """Values of toggling each bit: the paper's 12×400×400×400×12 network.
 
   Weights and biases are initialised with U(±1/√fan_in), as in the published
-  code: with zero biases, such small inputs would hardly differ.
+  code: with zero biases, inputs this small would hardly be distinguished.
   """
 
   config: DQNConfig

@@ -173,7 +173,7 @@ def train_landscape(
 
 
 def load(path: io_lib.PathLike) -> Landscape:
-  """Reads a landscape; raises a `ValueError` if the file is damaged."""
+  """Reads a landscape; raises a `ValueError` for damaged and other files."""
   return _restore(path, _read(path))
 
 

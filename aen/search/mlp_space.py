@@ -21,6 +21,7 @@ from aen.groups.lattice import lattice
 from aen.groups.orbits import orbits
 from aen.groups.sharing import dense_sharing
 from aen.groups.sharing import Sharing
+from aen.groups.symmetries import permutation
 from aen.nn import mlp as mlp_lib
 from aen.nn.dense import EquivariantDense
 from aen.search import programs as programs_lib
@@ -55,9 +56,7 @@ class MLPSpace(space_lib.Space):
     points = math.prod(last)
     if template.head == 'invariant':
       own = self.symmetries_of(network)
-      labels = orbits(
-        [symmetries_lib.permutation(s, last) for s in own], points
-      )
+      labels = orbits([permutation(s, last) for s in own], points)
       points = int(labels.max()) + 1
     counts = [*map(int, self.lattice.num_weights[network])]
     channels = math.prod(self.image_shape[len(self.grid) :])
@@ -265,11 +264,11 @@ def hidden_side(side: int, cap: int | None = None) -> int:
   the image's side, as in the paper, rounded so that odd sides stay odd, even
   sides even, and multiples of four multiples of four.
 
-  Large grids need a cap, because the number of weights is that of inputs times
-  hidden points. Beyond the cap, it is the largest number up to the cap that is
-  rounded likewise, if possible a divisor of the side, so that the order of a
-  translation divides its order on the image; divisors below half the cap are
-  not considered.
+  Large grids need a cap, because the number of weights is the number of inputs
+  times that of hidden points. Beyond the cap, it is the largest number up to
+  the cap that is rounded likewise, if possible a divisor of the side, so that
+  the order of a translation divides its order on the image; divisors below half
+  the cap are not considered.
 
   >>> [hidden_side(side, 24) for side in (3, 8, 15, 16, 28, 32, 60, 80, 128)]
   [3, 8, 15, 16, 20, 24, 20, 20, 16]
@@ -295,9 +294,7 @@ def _own_points(
   If there are many points, it consists of random whole orbits, up to
   `_MAX_HIDDEN` points; the symmetries returned act on both grids.
   """
-  found = [
-    symmetries_lib.permutation(s, grid) for s in symmetries
-  ]  # raises if one cannot act
+  found = [permutation(s, grid) for s in symmetries]  # raises if one cannot act
   labels = orbits(found, math.prod(grid))
   if labels.size <= _MAX_HIDDEN:
     return tuple(symmetries), grid

@@ -52,7 +52,7 @@ def abelian_layers(
   symmetries: Sequence[symmetries_lib.SymmetryLike],
   grids: Sequence[Sequence[int]],
 ) -> dict[int, list[Layer]]:
-  """Returns the layers of every set of commuting symmetries, as a state."""
+  """Returns the layers of each set of commuting symmetries, by its state."""
   starts = np.cumsum([0, *map(math.prod, grids)]).tolist()
   generators = [
     np.concatenate(

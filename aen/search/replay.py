@@ -33,7 +33,7 @@ def init(capacity: int) -> Replay:
 
 
 def add(replay: Replay, new: Transition, valid: jax.Array) -> Replay:
-  """Adds the valid transitions; in a full buffer they replace the oldest.
+  """Adds the valid transitions in order; in a full buffer, over the oldest.
 
   Each field is [P], with P at most C.
   """
@@ -62,7 +62,10 @@ def sample(replay: Replay, key: jax.Array, batch_size: int) -> Transition:
 
 
 def sample_slots(replay: Replay, key: jax.Array, batch_size: int) -> jax.Array:
-  """Samples the slots of B transitions without replacement. int32 [B]."""
+  """Samples the slots of B different transitions, int32 [B].
+
+  The buffer must hold B transitions.
+  """
   capacity = replay.transitions.a_tm1.size
   lots = jax.random.uniform(key, (capacity,))  # top_k is fastest on float32
   held = jnp.arange(capacity, dtype=jnp.int32) < size(replay)

@@ -294,8 +294,9 @@ class SearchResult:
     final = {entry.network: entry.retrained for entry in self.ranking}
     ours, theirs = chosen.retrained, final.get(self.baseline)
     if ours and theirs:
+      splits = 'splits' if ours.num_seeds > 1 else 'split'
       doubts.append(
-        f'Its mean over {ours.num_seeds} validation splits is'
+        f'Its mean over {ours.num_seeds} validation {splits} is'
         f' {best.written(ours.accuracy)}, against'
         f' {best.written(theirs.accuracy)} without.'
       )

@@ -91,7 +91,8 @@ class Screening:
     bound: Of `Finding.effect_limit`, up to which a symmetry is accepted.
     implied: Further candidates that the accepted symmetries imply in a network;
       None if the grid is too large to tell.
-    generators: The accepted symmetries without those that the others imply.
+    generators: Accepted symmetries that imply all others, found by leaving out,
+      one after another, what the rest implies.
     samples: Some examples and their transformed copies, for `figure`; none
       after loading. [1 + S, samples, *grid, channels]
   """
@@ -228,9 +229,9 @@ class Screening:
   def order(self, table: space_lib.Networks, weights: np.ndarray) -> list[int]:
     """Returns all networks, most promising first, for the strategy 'screened'.
 
-    Networks whose symmetries the accepted ones imply come first, those with the
-    fewest weights before others. The rest follow in ascending order of their
-    largest discrepancy.
+    In ascending order of the largest discrepancy of the symmetries that the
+    accepted ones do not imply (0 if there are none, or if it is negative), then
+    of the number of weights.
 
     Args:
       table: The networks; choices that were not tested are ignored.

@@ -82,8 +82,8 @@ def discover(
     images: Numbers of any shape: images [N, H, W] or [N, H, W, C], sequences
       [N, L] or [N, L, C], volumes [N, D, H, W] or [N, D, H, W, C], tables
       [N, F].
-    labels: One per example. Classes (integers, names, Booleans, one-hot rows,
-      any hashable values), or numbers to predict.
+    labels: One per example. Classes (whole numbers, names, Booleans, one-hot
+      rows, any hashable values), or numbers to predict.
     test_images: As `images`; by default a sixth of the examples is held out.
     test_labels: As `labels`.
     class_names: One per class, in the order of the labels.

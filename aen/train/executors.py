@@ -48,8 +48,8 @@ class Workers:
     workers: The number of processes; by default one per core. For ray, the
       number of CPUs of the cluster that is started, if none is running.
     threads: Threads of XLA in each worker, on CPUs; by default 1, so that
-      results do not depend on the number of cores. With more, those of
-      convolutions may.
+      results do not depend on the number of cores. With more, the results of
+      convolutions may depend on their number.
     retries: How often a job is repeated whose worker died, exceeded the time
       limit or returned invalid records.
     time_limit: Seconds after which a worker that has not finished its job is
@@ -180,7 +180,8 @@ def run_all(
 
   The first list is empty; it is yielded when jobs have been submitted. A job
   that fails, or whose result does not pass the check, is submitted again, up to
-  `retries` times. A `ValueError` would be the same everywhere, so it is raised.
+  `retries` times. A `ValueError` would be the same everywhere, so it is raised
+  at once.
   """
   numbers = itertools.count()
   pending: dict[int, tuple[Job, Any]] = {}  # jobs and their futures
@@ -315,7 +316,7 @@ def _start() -> tuple[Any, connection.Connection]:
 
 
 def _end(process: Any, wait: float = 0) -> int:
-  """Kills a process after some seconds; returns its exit code."""
+  """Kills a process unless it ends within `wait` seconds; returns its code."""
   process.join(wait)
   process.kill()
   process.join()

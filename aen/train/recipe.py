@@ -150,10 +150,11 @@ class Recipe:
     learning_rate: Learning rate of the children.
     momentum: Momentum of the optimizer (β₁ of Adam).
     initializer: Initializer of the kernels, a key of `INITIALIZERS`. fan_in is
-      U(±1/√fan_in); lecun and he are normal; published is that of the published
-      code, U(±1/√number of weights) (in CNNs, fan-in without the group axis,
-      biases too); unit_variance is normal, centred and scaled so that the
-      outputs of every layer have unit variance on training images.
+      U(±1/√fan_in); lecun and he are normal, scaled by the fan-in; published is
+      that of the published code, U(±1/√number of weights) (in CNNs, fan-in
+      without the group axis, biases too); unit_variance is normal, centred and
+      scaled so that the outputs of every layer have unit variance on training
+      images.
     fresh_order: Whether images are shuffled again in every epoch; the published
       code keeps the order of the first.
     criterion: Score on the validation images that selects the best epoch and
@@ -219,7 +220,7 @@ def recipe_key(recipe: Recipe) -> str:
 
 
 def scores(record: Any, criterion: str) -> Any:
-  """Returns the score of each epoch, one of `CRITERIA`, from 0 to 1. [E]."""
+  """Returns the score of each epoch by one of `CRITERIA`, from 0 to 1. [E]."""
   if criterion != 'likelihood':
     return record.validation_accuracy
   return jnp.exp(-jnp.asarray(record.validation_loss))

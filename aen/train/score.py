@@ -131,7 +131,10 @@ class Score:
 def value(
   records: Sequence[Record], criterion: str, epochs: int | None = None
 ) -> float:
-  """Returns the score of the best of the first `epochs`, mean over seeds."""
+  """Returns the best epoch's score, mean over seeds.
+
+  Only the first `epochs` count, if given.
+  """
   scores = [recipe_lib.scores(record, criterion)[:epochs] for record in records]
   return float(np.mean([float(np.max(curve)) for curve in scores]))
 

@@ -54,7 +54,7 @@ class Origin:
 
   Results may depend on the device, and the last digits of convolutions on the
   number of threads. Launchers and workers use one thread; elsewhere, such as in
-  a notebook, it is what JAX was started with.
+  a notebook, the number is what JAX was started with.
   """
 
   device: str  # its kind, such as 'cpu (AMD EPYC)'

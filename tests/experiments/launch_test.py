@@ -40,7 +40,7 @@ def start(launcher, *arguments):
       ('search_gcnn', '--symmetries=vertical_translation'),
       'already built into',
     ),
-    (('search_gcnn', '--symmetries=numpy.nothing'), 'no attribute'),
+    (('search_gcnn', '--symmetries=numpy.nothing'), 'numpy has no function'),
     (('search_gcnn', '--notensorboard=3'), 'does not take an argument'),
   ],
 )

@@ -16,7 +16,6 @@ import pytest
 
 import aen
 from aen.groups.spectral import Involution
-from aen.groups.symmetries import PAPER_SYMMETRIES
 from tests.precision import enable_x64
 
 SETS = [
@@ -33,7 +32,7 @@ KINDS = {
   'invariant': {'invariant': True},
   'padded': {'max_weights': 64 * 64},
 }
-QUICK = [('rotation',), ('horizontal_translation',), PAPER_SYMMETRIES]
+QUICK = [('rotation',), ('horizontal_translation',), tuple(aen.SYMMETRIES)]
 PARAMETERS = [
   pytest.param(
     names,

@@ -522,7 +522,10 @@ def test_errors_of_the_command_are_one_line(tmp_path, capsys):
     (str(tmp_path / 'table.csv'), '--target=c'): "no column 'c'; it has a, b",
     (str(tmp_path / 'none'),): 'none',
     ('digits', '--symmetries=nowhere:f'): "No module named 'nowhere'",
-    ('digits', '--symmetries=numpy:f'): "has no attribute 'f'.*module:function",
+    (
+      'digits',
+      '--symmetries=numpy:f',
+    ): "numpy has no function 'f'.*module:function",
   }
   for words, message in cases.items():
     assert command.main(list(words)) == 2
