@@ -396,8 +396,8 @@ def as_targets(
 
   Unless `task` says otherwise, floats with fractions are numbers to predict;
   strings, booleans, whole numbers, one-hot rows [N, K] and any other hashable
-  values are classes. Returns labels, int32 [N] from 0, and the class of each label; or
-  numbers, float32 [N], and an empty tuple.
+  values are classes. Returns labels, int32 [N] from 0, and the class of each
+  label; or numbers, float32 [N], and an empty tuple.
 
   >>> as_targets(['cat', 'dog', 'cat'])
   (array([0, 1, 0], dtype=int32), ('cat', 'dog'))
