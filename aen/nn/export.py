@@ -55,7 +55,7 @@ class _Chain:
 
   The last node returns JAX's array [B, *shape] in the shape [B, *stored], with
   the same entries in row-major order; if `channels_first`, once the first axis
-  of `stored` is moved to the end. So a reshape needs no node.
+  of `stored` is put last. So a reshape needs no node.
   """
 
   shape: tuple[int, ...]

@@ -1,8 +1,8 @@
 """Landscapes: the accuracy of every network of a space.
 
 All networks are trained with several seeds, and the validation and test
-accuracies of all epochs are kept. On a landscape a search is a lookup, so many
-searches can be run to compare strategies with error bars.
+accuracies of all epochs are kept. On a landscape a search only looks up
+accuracies, so strategies can be compared over many searches, with error bars.
 
 Legend: K symmetries, 2^K states, R networks, S seeds, E epochs.
 """
