@@ -67,12 +67,16 @@ class Gain:
   def images_needed(self, num_images: int) -> int | None:
     """Returns how many test images would make the same gain clear.
 
-    The variance over images falls as 1 / N, that over seeds is constant.
-    None if no number of images suffices. `num_images` is the N of this gain.
+    The variance over images falls as 1 / N, that over seeds is constant, and
+    the quantile of the interval stays the same. None if no number of images
+    suffices. `num_images` is the N of this gain.
     """
+    if self.mean <= 0 or self.standard_error == 0:
+      return None
     of_images = (self.standard_error**2 - self.seed_error**2) * num_images
-    left = (self.mean / Z_95) ** 2 - self.seed_error**2
-    if self.mean <= 0 or left <= 0:
+    quantile = max(Z_95, (self.high - self.mean) / self.standard_error)
+    left = (self.mean / quantile) ** 2 - self.seed_error**2
+    if left <= 0:
       return None
     return max(num_images + 1, math.ceil(of_images / left))
 
