@@ -155,7 +155,10 @@ def search(**defaults: Any) -> Callable[[recipe_lib.Recipe], aen.SearchConfig]:
     agent_lib.DQNConfig,
     exclude=('num_bits', 'afterstates'),
     names=_AGENT_NAMES,
-    notes={'models': 'A single number holds for every ε.'},
+    notes={
+      'models': 'A single number holds for every ε.',
+      'max_steps': 'Other strategies have defaults of their own.',
+    },
     independent=False,
     **{k: v for k, v in defaults.items() if k not in own},
   )
