@@ -237,19 +237,13 @@ def contenders(
   found: Any, landscape: landscape_lib.Landscape, name: str
 ) -> dict[str, tuple[str, Mapping[str, Any]]]:
   """Returns the strategies to compare: names and options, by label."""
-  order = tuple(found.order(landscape, landscape.weights))
-  accepted = landscape.network(found.accepted)
   have = invariant_sets.true_symmetries(name.split('/')[1])
   most_weights = np.argsort(-landscape.weights, kind='stable').tolist()
   return {
-    'screened': ('screened', {'order': order}),
-    'local from accepted': ('screened', {'order': (accepted,)}),
-    'local from the truth': ('screened', {'order': (landscape.network(have),)}),
+    'screened': ('screened', found.guide(landscape)),
+    'local from the truth': ('local', {'starts': (landscape.network(have),)}),
     'local': ('local', {}),
-    'most weights first': (
-      'screened',
-      {'order': tuple(most_weights), 'first': len(most_weights)},
-    ),
+    'most weights first': ('local', {'starts': tuple(most_weights)}),
     'random': ('random', {}),
   }
 

@@ -1,7 +1,7 @@
 """Tests exactly which symmetries the data have, before any training.
 
 `invariance` tests every candidate symmetry; this module turns p-values into
-outcomes, and outcomes into words, a figure and the order of a search.
+outcomes, and outcomes into words, a figure and the options of a search.
 
 Legend: N examples, S symmetries, B randomisations, R networks.
 """
@@ -18,7 +18,6 @@ from aen import io as io_lib
 from aen.data import own
 from aen.groups import orbits
 from aen.groups import symmetries as symmetries_lib
-from aen.groups.lattice import chosen
 from aen.search import invariance
 from aen.search import space as space_lib
 
@@ -226,28 +225,27 @@ class Screening:
     }
     return cls(**fields)
 
-  def order(self, table: space_lib.Networks, weights: np.ndarray) -> list[int]:
-    """Returns all networks, most promising first, for the strategy 'screened'.
+  def guide(self, table: space_lib.Networks) -> dict[str, tuple[int, ...]]:
+    """Returns the options of the strategy 'screened' for some networks.
 
-    In ascending order of the largest discrepancy of the symmetries that the
-    accepted ones do not imply (0 if there are none, or if it is negative), then
-    of the number of weights.
-
-    Args:
-      table: The networks; choices that were not tested are ignored.
-      weights: The number of weights of each network. [R]
+    It starts at the networks with all accepted symmetries and with all that are
+    not rejected. From there it first toggles what is not accepted, in ascending
+    order of discrepancy; choices that were not tested have none.
     """
-    accepted = [name for name in self.accepted if name in table.bits]
-    largest = int(table.implied_states[table.network(accepted)])
+    networks = [
+      table.network(name for name in names if name in table.bits)
+      for names in (self.accepted, (*self.accepted, *self.undecided))
+    ]
 
-    def discrepancy(network: int) -> float:
-      rest = chosen(int(table.implied_states[network]) & ~largest, table.bits)
-      tested = [self.findings[name] for name in rest if name in self.findings]
-      return max([0.0, *(finding.discrepancy for finding in tested)])
+    def key(bit: int) -> tuple[bool, float]:
+      name = table.bits[bit]
+      found = self.findings.get(name)
+      return name in self.accepted, found.discrepancy if found else 0.0
 
-    return sorted(
-      range(len(table)), key=lambda n: (discrepancy(n), int(weights[n]), n)
-    )
+    return {
+      'starts': tuple(dict.fromkeys(networks)),
+      'toggles': tuple(sorted(range(len(table.bits)), key=key)),
+    }
 
   def figure(self) -> Any:
     """Draws examples beside their transformed copies, with every outcome."""

@@ -299,9 +299,8 @@ def search(
           grid=space.grid,
         )
         if config.strategy == 'screened':
-          weights = np.array([space.num_weights(n) for n in range(len(space))])
-          order = tuple(screening.order(space, weights))
-          strategy = explore_lib.make_strategy(space, config, order=order)
+          guide = screening.guide(space)
+          strategy = explore_lib.make_strategy(space, config, **guide)
       if wait is not None:
         wait()
       found = explore_lib.explore(

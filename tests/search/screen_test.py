@@ -1,5 +1,6 @@
 """The screen of symmetries: its level, its power, and what it reports."""
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -257,9 +258,33 @@ def test_rejected_symmetries_inside_the_closure_are_reported():
   assert 'also has vertical_flip, which' in found.verdict
   lattice = aen.lattice(SQUARE, [(4, 4), (4, 4)])
   table = space_lib.Table(SQUARE, lattice.network_of)
-  order = found.order(table, lattice.num_weights.sum(axis=1))
-  assert order[0] == table.network(('rotation', 'horizontal_flip'))
-  assert sorted(order) == list(range(len(table)))
+  guide = found.guide(table)
+  assert guide['starts'] == (table.network(found.accepted),)
+  assert guide['toggles'] == (2, 0, 1)  # first what is not accepted
+  other = space_lib.Table(('large', 'rotation'), np.arange(4, dtype=np.int32))
+  assert found.guide(other) == {'starts': (2,), 'toggles': (0, 1)}
+
+
+def test_searches_start_from_what_is_accepted_and_from_what_is_not_rejected():
+  rng = np.random.default_rng(0)
+  few = rng.normal(size=(40, 4, 4))  # too few to accept anything
+  found = aen.screen(few, symmetries=SQUARE, **QUICK)
+  lattice = aen.lattice(SQUARE, [(4, 4), (4, 4)])
+  table = space_lib.Table(SQUARE, lattice.network_of)
+  assert set(found.undecided) == set(SQUARE)
+  nothing = table.network(())
+  assert found.guide(table)['starts'] == (nothing, table.network(SQUARE))
+  by_discrepancy = sorted(
+    range(3), key=lambda bit: found.findings[SQUARE[bit]].discrepancy
+  )
+  assert found.guide(table)['toggles'] == tuple(by_discrepancy)
+  first, *rest = found.findings
+  accepted = dataclasses.replace(found.findings[first], outcome='accepted')
+  found = dataclasses.replace(
+    found, findings={**found.findings, first: accepted}
+  )
+  both = (table.network([first]), table.network(SQUARE))
+  assert found.guide(table)['starts'] == both
 
 
 def test_the_figure_shows_every_symmetry():

@@ -33,7 +33,8 @@ CASES = [
   ('random', {'distinct': False, 'per_round': 3}),
   ('evolution', {'per_round': 3}),
   ('local', {'per_round': 3}),
-  ('screened', {'order': (7, 0, 3, 5), 'first': 2, 'per_round': 3}),
+  ('screened', {'starts': (7, 0, 3, 5), 'per_round': 3}),
+  ('screened', {'toggles': tuple(range(len(NAMES)))[::-1]}),
   ('halving', {'candidates': 7, 'factor': 3, 'per_round': 2}),
   ('dqn', {'walkers': 3}),
 ]
@@ -209,9 +210,8 @@ def test_local_search_climbs_the_steepest_way():
   assert goal in climbed
 
 
-def test_screened_search_reads_its_list_and_climbs_from_the_best_of_it():
-  order = (7, 0, 3, 5, 4)  # 0 is known already
-  _, trace = search('screened', {'order': order, 'first': 3}, jax.random.key(0))
+def test_screened_search_climbs_from_the_best_of_its_starts():
+  _, trace = search('screened', {'starts': (7, 3, 5)}, jax.random.key(0))
   shortest = lattice().shortest_states
   states = np.asarray(trace.states).ravel()
   assert states[:3].tolist() == shortest[[7, 3, 5]].tolist()
@@ -220,7 +220,14 @@ def test_screened_search_reads_its_list_and_climbs_from_the_best_of_it():
   assert sorted(around.tolist()) == [1 << k for k in range(K)]
 
 
-def test_screened_search_without_a_list_is_local_search():
+def test_local_search_toggles_bits_in_the_given_order():
+  order = tuple(np.random.default_rng(0).permutation(K).tolist())
+  _, trace = search('local', {'toggles': order}, jax.random.key(0))
+  around = np.asarray(trace.states).ravel()[:K]
+  assert around.tolist() == [1 << bit for bit in order]
+
+
+def test_screened_search_without_a_guide_is_local_search():
   for key in jax.random.split(jax.random.key(0), 3):
     alone = search('local', {}, key)[1]
     assert_same(search('screened', {}, key)[1].states, alone.states)
@@ -347,8 +354,9 @@ def test_other_strategies_take_as_many_rounds_as_their_steps():
     ('halving', {'factor': 1}, 'factor must be at least 2'),
     ('dqn', {'batch_size': 0}, 'batch_size must be positive'),
     ('dqn', {'gamma': 1}, "no option 'gamma'; it has .*, discount, "),
-    ('screened', {'order': (1, 1)}, 'every network at most once'),
-    ('screened', {'first': 0}, 'first must be a whole number of at least 1'),
+    ('screened', {'starts': (-1,)}, 'starts must be networks from 0 to'),
+    ('local', {'toggles': (0, 0, 1)}, 'toggles must be each bit from 0 to'),
+    ('local', {'starts': 7}, 'an option of local has the wrong type'),
     ('evolution', {'max_steps': 2.5}, 'max_steps must be a whole number'),
     ('evolution', {'population': 'a'}, 'population must be a whole number'),
     ('halving', {'factor': 'a'}, 'an option of halving has the wrong type'),

@@ -22,7 +22,7 @@ STRATEGIES: Mapping[str, type[Strategy]] = {
   'random': sweep.Random,
   'evolution': evolution.Evolution,
   'local': local.Local,
-  'screened': local.Screened,
+  'screened': local.Local,  # with options of `Screening.guide`
   'halving': sweep.Halving,
   'dqn': dqn.DQN,
 }

@@ -1,13 +1,10 @@
 """Local search: climb to the best neighbour; restart at a local maximum.
 
-Screened search is local search that starts at the best of the networks that a
-screening of the data suggests.
-
-Legend: K bits, R networks, N of them listed, P proposals of a round.
+Legend: K bits, R networks, P proposals of a round.
 """
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +15,7 @@ from aen.search import space as space_lib
 from aen.search.strategies import base
 
 # Queues of states to evaluate before the next step.
-_LISTED, _START, _NEIGHBOURS = range(3)
+_STARTS, _RESTART, _NEIGHBOURS = range(3)
 
 
 class LocalMemory(NamedTuple):
@@ -28,7 +25,7 @@ class LocalMemory(NamedTuple):
   restarts: jax.Array  # int32 [R], networks in random order
   here: jax.Array  # int32 []
   value: jax.Array  # float32 [], -inf at the start of a climb
-  queue: jax.Array  # int32 [], _LISTED, _START or _NEIGHBOURS
+  queue: jax.Array  # int32 [], _STARTS, _RESTART or _NEIGHBOURS
   place: jax.Array  # int32 [], in the queue
   best: jax.Array  # int32 [], of the queue so far
   best_value: jax.Array  # float32 []
@@ -39,16 +36,35 @@ class LocalMemory(NamedTuple):
 class Local(base.PerRound):
   """Best-improvement local search with restarts.
 
-  The first climb starts at the empty state, later ones at the shortest state of
-  a random unseen network. All K neighbours are evaluated, in random order,
-  before a step to the best of them, if it is better. The search ends when all
-  networks are seen. More than K states per round are of no use.
+  The first climb starts at the best of the empty state and `starts`, later ones
+  at the shortest state of a random unseen network. All K neighbours are
+  evaluated before a step to the best of them, if it is better. The search ends
+  when all networks are seen. More than K states per round are of no use.
+
+  The strategy 'screened' is local search with the options that a screening of
+  the data suggests, see `Screening.guide`.
+
+  Attributes:
+    starts: Networks to evaluate before the first climb.
+    toggles: All bits, in the order in which neighbours are evaluated; random
+      by default.
   """
 
-  @property
-  def listed(self) -> np.ndarray:
-    """The states to evaluate before the first climb. int32 [N]."""
-    return np.zeros(0, np.int32)
+  starts: tuple[int, ...] = ()
+  toggles: tuple[int, ...] = ()
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    if not set(self.starts) <= {*range(len(self.table))}:
+      raise ValueError(
+        f'starts must be networks from 0 to {len(self.table) - 1}, got'
+        f' {self.starts}'
+      )
+    if self.toggles and sorted(self.toggles) != [*range(self.num_bits)]:
+      raise ValueError(
+        f'toggles must be each bit from 0 to {self.num_bits - 1} once, got'
+        f' {self.toggles}'
+      )
 
   @override
   def init(self, key: jax.Array, baseline: jax.Array) -> LocalMemory:
@@ -59,7 +75,7 @@ class Local(base.PerRound):
       restarts=jax.random.permutation(key_restarts, networks),
       here=jnp.int32(space_lib.EMPTY),
       value=jnp.asarray(baseline, jnp.float32),
-      queue=jnp.int32(_LISTED if self.listed.size else _NEIGHBOURS),
+      queue=jnp.int32(_STARTS if self.starts else _NEIGHBOURS),
       place=jnp.int32(0),
       best=jnp.int32(space_lib.EMPTY),
       best_value=jnp.float32(-jnp.inf),
@@ -75,9 +91,13 @@ class Local(base.PerRound):
   def _queue(self, memory: LocalMemory) -> jax.Array:
     """Returns the current queue, padded with `NO_STATE`. int32."""
     key = jax.random.fold_in(memory.key, memory.here)
-    bits = jax.random.permutation(key, np.arange(self.num_bits, dtype=np.int32))
+    bits: Any = np.array(self.toggles, np.int32)
+    if not self.toggles:
+      every = np.arange(self.num_bits, dtype=np.int32)
+      bits = jax.random.permutation(key, every)
     neighbours = space_lib.toggle(memory.here[None], bits)
-    queues = jnp.asarray(self.listed), memory.here[None], neighbours
+    starts = self.table.shortest_states[list(self.starts)].astype(np.int32)
+    queues = jnp.asarray(starts), memory.here[None], neighbours
     filled = jnp.full((3, max(map(len, queues))), base.NO_STATE, jnp.int32)
     for kind, states in enumerate(queues):
       filled = filled.at[kind, : len(states)].set(states)
@@ -113,39 +133,7 @@ class Local(base.PerRound):
     return memory._replace(
       here=jnp.where(climbs, memory.best, here),
       value=jnp.where(climbs, memory.best_value, value),
-      queue=jnp.where(restarts, _START, _NEIGHBOURS),
+      queue=jnp.where(restarts, _RESTART, _NEIGHBOURS),
       place=jnp.int32(0),
       best_value=jnp.float32(-jnp.inf),
     )
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Screened(Local):
-  """Local search whose first climb starts at the best of listed networks.
-
-  Attributes:
-    order: Networks, most promising first, as in `Screening.order`. If empty,
-      this is local search.
-    first: How many of them to evaluate before the first climb, not counting the
-      baseline, N.
-  """
-
-  order: tuple[int, ...] = ()
-  first: int = 6
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    networks = set(self.order)
-    if len(networks) < len(self.order) or networks - {*range(len(self.table))}:
-      raise ValueError(
-        'order must name every network at most once, by numbers from 0 to'
-        f' {len(self.table) - 1}, got {self.order}'
-      )
-
-  @override
-  @property
-  def listed(self) -> np.ndarray:
-    baseline = int(self.table.network_of[0])
-    order = [network for network in self.order if network != baseline]
-    states = self.table.shortest_states[order[: self.first]]
-    return states.astype(np.int32)
