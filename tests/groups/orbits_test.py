@@ -297,7 +297,17 @@ def paper_layer():
   }
 
 
-@pytest.mark.parametrize('name', aen.SYMMETRIES)
+@pytest.mark.parametrize(
+  'name',
+  [
+    # Both translations have order 35, which takes seconds: one is slow.
+    pytest.param(
+      name,
+      marks=pytest.mark.slow if name == 'vertical_translation' else [],
+    )
+    for name in aen.SYMMETRIES
+  ],
+)
 def test_both_algorithms_agree_with_ours_on_the_papers_layer(name, paper_layer):
   generator = paper_layer[name]
   labels = aen.orbits([generator], generator.size)

@@ -84,7 +84,10 @@ def networks():
 
 
 @pytest.mark.parametrize('head', mlp_lib.HEADS)
-@pytest.mark.parametrize('number', [0, 1, 100, 215])
+@pytest.mark.parametrize(
+  'number',
+  [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in (100, 215))],
+)
 def test_some_mlps(tmp_path, number, head):
   names = networks().names(number)
   model = aen.EquivariantMLP(names, head=head)
