@@ -38,7 +38,7 @@ from experiments import traces as traces_lib
 from experiments.flags import parse_strategy
 
 _FLAGS = launch.define(
-  landscapes=(tuple, 'Landscape files (.npz), separated by commas.'),
+  landscapes=(tuple, 'Files of landscapes (.npz), separated by commas.'),
   strategy=(list, 'A strategy; repeat for several. All contenders by default.'),
   seeds=(200, 'Searches of each strategy.', 2),
   light_seeds=(100, 'Searches of each DQN except wide ones.', 2),
@@ -77,7 +77,8 @@ def main(_: list[str]) -> None:
     )
   out, rows, summary = pathlib.Path(_FLAGS.out), [], []
   with launch.resumable():
-    for landscape in [landscape_lib.load(f) for f in _FLAGS.landscapes]:
+    loaded = [landscape_lib.load_all(file) for file in _FLAGS.landscapes]
+    for landscape in itertools.chain(*(each.values() for each in loaded)):
       truth = landscape.values()
       for label in _FLAGS.strategy or CONTENDERS:
         traces = search(label, landscape, out / 'traces')
@@ -103,6 +104,11 @@ def search(
   """
   call = CONTENDERS.get(label, label)
   name, options = parse_strategy(call)
+  if name == 'screened' and not options:
+    raise ValueError(
+      'screened needs a screening of the data, which a landscape does not have;'
+      ' give starts and toggles, or run experiments.screen --parts=strategies'
+    )
   strategy = traces_lib.make_strategy(landscape, name, **options)
   rounds = strategy.max_rounds
   details, searches, chunk = '', _FLAGS.seeds, _CHUNK

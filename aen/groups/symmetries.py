@@ -2,8 +2,9 @@
 
 Applied to an image, a symmetry permutes pixels; applied to
 `arange(N).reshape(shape)`, it returns its permutation of that grid's points.
-To add a symmetry of images, add an entry to `SYMMETRIES`. The list
-`PAPER_SYMMETRIES` is closed: the paper's data sets depend on its order.
+To add a symmetry of images, add an entry to `SYMMETRIES`, and follow the steps
+in docs/design.md. The list `PAPER_SYMMETRIES` is closed: the paper's data sets
+depend on its order.
 
 Axis 0 of an array runs downwards (i, "vertical"), axis 1 to the right (j,
 "horizontal"). Further axes, such as channels, are carried along.

@@ -174,7 +174,12 @@ def train_landscape(
 
 def load(path: io_lib.PathLike) -> Landscape:
   """Reads a landscape; raises a `ValueError` for damaged and other files."""
-  return _restore(path, _read(path))
+  found = list(load_all(path).values())
+  if len(found) != 1:
+    raise ValueError(
+      f'{path} has {len(found)} landscapes; read them with load_all'
+    )
+  return found[0]
 
 
 def save_all(path: io_lib.PathLike, landscapes: Iterable[Landscape]) -> None:
@@ -195,8 +200,11 @@ def save_all(path: io_lib.PathLike, landscapes: Iterable[Landscape]) -> None:
 
 
 def load_all(path: io_lib.PathLike) -> dict[str, Landscape]:
-  """Reads the landscapes that `save_all` wrote, by name."""
+  """Reads the landscapes of a file, one or several, by name."""
   together = _read(path)
+  if not together[_CHECKSUM].ndim:  # written by `Landscape.save`
+    landscape = _restore(path, together)
+    return {landscape.name: landscape}
   found = [
     _restore(path, together | {n: together[n][i] for n in (*_OWN, _CHECKSUM)})
     for i in range(len(together[_CHECKSUM]))

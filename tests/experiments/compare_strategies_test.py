@@ -7,6 +7,7 @@ import pytest
 
 import aen
 from aen.search import compare
+from aen.search import landscape as landscape_lib
 from aen.search import strategies
 from tests import launchers
 
@@ -46,7 +47,7 @@ def read(path):
 def test_a_small_comparison_and_its_resumption(
   launcher, tmp_path, capsys, monkeypatch
 ):
-  landscape().save(tmp_path / 'planted.npz')
+  landscape_lib.save_all(tmp_path / 'planted.npz', [landscape()])
   monkeypatch.setattr(launcher, 'AT', (2, 5))
   with flagsaver.flagsaver(
     landscapes=[str(tmp_path / 'planted.npz')],
@@ -133,3 +134,8 @@ def test_calls_are_read(launcher):
 def test_landscapes_must_be_named(launcher):
   with pytest.raises(ValueError, match='--landscapes must name files'):
     launcher.main([])
+
+
+def test_a_landscape_has_no_screening(launcher, tmp_path):
+  with pytest.raises(ValueError, match='screened needs a screening'):
+    launcher.search('screened', landscape(), tmp_path)

@@ -293,7 +293,9 @@ POINT_GROUPS = {  # names -> order of the group
 }
 
 
-@pytest.mark.parametrize(('names', 'size'), POINT_GROUPS.items())
+@pytest.mark.parametrize(
+  ('names', 'size'), POINT_GROUPS.items(), ids=map('+'.join, POINT_GROUPS)
+)
 def test_groups_of_the_plane(names, size):
   group = aen.group(names)
   assert group.order == size
@@ -325,7 +327,7 @@ def test_all_three_bits_make_d4_and_not_sixteen_copies():
   assert aen.group(('horizontal_flip',)) != aen.group(('vertical_flip',))
 
 
-@pytest.mark.parametrize('names', POINT_GROUPS)
+@pytest.mark.parametrize('names', POINT_GROUPS, ids='+'.join)
 def test_elements_as_symmetries_multiply_as_the_table_says(names):
   group = aen.group(names)
   image = np.random.default_rng(0).random((5, 5, 2))

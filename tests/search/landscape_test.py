@@ -64,6 +64,11 @@ def test_several_landscapes_in_one_file(tmp_path):
   assert [*loaded] == ['a/one', 'b/two']
   prints = [landscape.fingerprint for landscape in several]
   assert [found.fingerprint for found in loaded.values()] == prints
+  with pytest.raises(ValueError, match='has 2 landscapes; read them with'):
+    landscape_lib.load(path)
+  several[0].save(tmp_path / 'one.npz')
+  (alone,) = landscape_lib.load_all(tmp_path / 'one.npz').values()
+  assert alone.fingerprint == prints[0]
   with np.load(path) as stored:
     arrays = dict(stored)
   arrays['test'][1, 0, 0, 0] += 0.5

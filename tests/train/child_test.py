@@ -398,6 +398,16 @@ def scales(model, params, images):
   )
 
 
+# Unlike other tests, these spend their time in running programs.
+optimised = functools.partial(
+  jax.jit,
+  compiler_options={
+    'xla_backend_optimization_level': 3,
+    'xla_llvm_disable_expensive_passes': False,
+  },
+)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('width', [1.0, 1.5], ids=['small', 'large'])
 def test_unit_variance_starts_all_groups_alike(width):
@@ -412,7 +422,7 @@ def test_unit_variance_starts_all_groups_alike(width):
       return scales(*start, jnp.asarray(images[32:]))
 
     keys = jax.random.split(jax.random.key(0), 200)
-    every = jax.jit(lambda keys: jax.lax.map(measured, keys))(keys)
+    every = optimised(lambda keys: jax.lax.map(measured, keys))(keys)
     found[group] = jax.tree.map(lambda s: np.exp(np.log(s).mean()), every)
   # Features of a layer: 30 without symmetry, 40 in large networks of D4. Of
   # gradients that flow back to more features, each gets a smaller part, so
@@ -451,7 +461,8 @@ def test_some_small_networks_as_published_start_dead():
       return jnp.ptp(logits, axis=0).max() > 1e-6
 
     keys = jax.random.split(jax.random.key(1), 200)
-    dead[width] = 1 - np.mean(jax.jit(lambda k: jax.lax.map(varies, k))(keys))
+    found = optimised(lambda keys: jax.lax.map(varies, keys))(keys)
+    dead[width] = 1 - np.mean(found)
   assert 0.02 < dead[1.0] < 0.3, dead
   assert dead[1.5] < dead[1.0]
 
