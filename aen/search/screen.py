@@ -3,7 +3,7 @@
 `invariance` tests every candidate symmetry; this module turns p-values into
 outcomes, and outcomes into words, a figure and the options of a search.
 
-Legend: N examples, S symmetries, B randomisations, R networks.
+Legend: N examples, S symmetries, B randomisations.
 """
 
 from collections.abc import Mapping, Sequence

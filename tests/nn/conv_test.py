@@ -245,7 +245,9 @@ def test_a_few_images_at_a_time(monkeypatch):
     )
 
 
-@pytest.mark.parametrize('size', [1, 2**22])
+@pytest.mark.parametrize(
+  'size', [pytest.param(1, marks=pytest.mark.slow), 2**22]
+)
 def test_forward_mode_with_the_index_as_data(size, monkeypatch):
   """And a second derivative: forward over reverse."""
   monkeypatch.setattr(windows, '_CACHE_BYTES', size)

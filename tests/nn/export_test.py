@@ -151,6 +151,7 @@ def test_all_group_cnns(tmp_path, in_shape, padding):
   print(f'{len(errors)} CNNs {in_shape}: error at most {max(errors):.1e}')
 
 
+@pytest.mark.slow
 def test_grey_images_may_lack_the_axis_of_channels(tmp_path):
   model = aen.GroupCNN(('rotation',), in_shape=(4, 4), padding='SAME')
   for shape in ((4, 4), (4, 4, 1)):

@@ -306,6 +306,7 @@ def test_the_size_of_images_is_asked_for():
     aen.GroupCNN(()).num_weights()
 
 
+@pytest.mark.slow
 def test_the_published_network_counts_every_element_of_d4_twice():
   names = ('rotation', 'horizontal_flip', 'vertical_flip')
   model = aen.GroupCNN(names, in_shape=SMALL, as_published=True, num_classes=3)

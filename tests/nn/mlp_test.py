@@ -293,6 +293,7 @@ def test_impossible_networks(arguments, says):
     aen.EquivariantMLP(('rotation',), **arguments)
 
 
+@pytest.mark.slow
 def test_as_many_channels_as_the_side():
   model = aen.EquivariantMLP(
     ('rotation',), in_shape=(3, 3), hidden_shapes=((3, 3),), features=4

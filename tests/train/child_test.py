@@ -342,13 +342,8 @@ def initial_cnn(names, initializer, images, key, width=1.0, **options):
   return model, params
 
 
-@pytest.mark.parametrize(
-  'names',
-  [
-    pytest.param(names, marks=[] if group == 'D4' else pytest.mark.slow)
-    for group, names in group_cnn.GROUPS.items()
-  ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('names', group_cnn.GROUPS.values(), ids='+'.join)
 def test_the_published_initialiser_of_cnns_leaves_the_group_out(names):
   images = np.zeros((1, 16, 16), np.float32)
   model, params = initial_cnn(names, 'published', images, jax.random.key(0))
@@ -665,7 +660,9 @@ def test_few_test_images_count_apart_and_change_nothing_else():
     np.testing.assert_array_equal(getattr(both, name), getattr(without, name))
 
 
-@pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
+@pytest.mark.parametrize(
+  'impl', [pytest.param('threefry2x32', marks=pytest.mark.slow), 'rbg']
+)
 def test_children_take_keys_of_any_implementation(impl):
   key = jax.random.key(3, impl=impl)
   config = child_lib.ChildConfig(

@@ -60,6 +60,7 @@ def test_processes_run_jobs_and_raise_their_errors(tmp_path):
     assert before in processes.pids()  # an error ends no process
 
 
+@pytest.mark.slow
 def test_the_last_process_to_finish_gets_the_next_job():
   with executors.Processes(3) as processes:
     futures.wait([processes.submit(time.sleep, 0.5) for _ in range(3)])
