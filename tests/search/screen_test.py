@@ -278,7 +278,7 @@ def test_searches_start_from_what_is_accepted_and_from_what_is_not_rejected():
     range(3), key=lambda bit: found.findings[SQUARE[bit]].discrepancy
   )
   assert found.guide(table)['toggles'] == tuple(by_discrepancy)
-  first, *rest = found.findings
+  first = next(iter(found.findings))
   accepted = dataclasses.replace(found.findings[first], outcome='accepted')
   found = dataclasses.replace(
     found, findings={**found.findings, first: accepted}
